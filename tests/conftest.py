@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ SHARED = ROOT.parent / "shared"
 
 FOR_CI = ("CI", "GITHUB_", "GITLAB_", "INPUT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
 
+# At the end workers take tests from each other: those left then should be short, and need no oracle of their own.
+FIRST = ("parity", "integration")
+
 # Else, where PYTHONDONTWRITEBYTECODE is set, every worker of every run rewrites the assertions of all tests anew.
 sys.dont_write_bytecode = False
 
@@ -24,13 +29,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-examples", action="store_true", help="count property tests, whole, as exhaustive ones")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage, which is a quarter of the time: what is imported and made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before markers select tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     variants: Counter[str] = Counter()
     properties = {item.obj for item in items if hasattr(getattr(item, "obj", None), "hypothesis")}
-    if not config.getoption("--all-examples"):
-        for test in properties:
-            _leave_a_quarter_of_examples(test)
+    for test in properties:
+        _settle(test, part=1 if config.getoption("--all-examples") else 4)
+    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if name in item.path.parts), len(FIRST)))
     for item in items:
         if config.getoption("--all-examples") and item.obj in properties:
             item.add_marker("exhaustive")
@@ -48,12 +64,14 @@ def pytest_collection_finish() -> None:
         del os.environ[name]
 
 
-def _leave_a_quarter_of_examples(test: Any) -> None:
-    import hypothesis  # noqa: PLC0415 - few tests are about properties
+def _settle(test: Any, part: int) -> None:
+    """Have a property try one in so many of its examples, and no machine be too slow for it."""
+    from hypothesis import HealthCheck, settings  # noqa: PLC0415 - few tests are about properties
 
     given = test._hypothesis_internal_use_settings
-    fewer = hypothesis.settings(given, max_examples=max(10, given.max_examples // 4))
-    test._hypothesis_internal_use_settings = fewer
+    examples = given.max_examples if part == 1 else max(10, given.max_examples // part)
+    patient = {"deadline": None, "suppress_health_check": {*given.suppress_health_check, HealthCheck.too_slow}}
+    test._hypothesis_internal_use_settings = settings(given, max_examples=examples, **patient)
 
 
 def _interpreter(name: str) -> Path:

@@ -17,9 +17,9 @@ from typing import Any
 
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.history import Record
-from tools.action_files import inputs_env, inputs_yaml
+from agent_eval_action.run.listing import SuiteListing
+from tools.action_files import input_table, inputs_env, inputs_yaml, option_table
 from tools.config_schema import DIALECT, agent_eval_schema, criteria_file_schema
-from tools.docs_tables import input_table, option_table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,11 +52,17 @@ def baseline_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, **schema, "title": "baseline.json of agent-eval"}
 
 
+def list_schema() -> dict[str, Any]:
+    """The schema of what `agent-eval list --json` prints."""
+    return {"$schema": DIALECT, **SuiteListing.model_json_schema(mode="serialization"), "title": "agent-eval list"}
+
+
 GENERATED: tuple[tuple[str, Part], ...] = (
     ("schema/agent-eval.schema.json", _whole(agent_eval_schema)),
     ("schema/test_config.schema.json", _whole(criteria_file_schema)),
     ("schema/baseline.schema.json", _whole(baseline_schema)),
     ("schema/results.schema.json", _whole(results_json.schema)),
+    ("schema/list.schema.json", _whole(list_schema)),
     ("action.yml", _between("\ninputs:\n", "\noutputs:\n", inputs_yaml)),
     ("host/action.yml", _between("\ninputs:\n", "\noutputs:\n", lambda: inputs_yaml(host=True))),
     ("host/action.yml", _between("        # inputs\n", "        # /inputs\n", inputs_env)),

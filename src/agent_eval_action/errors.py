@@ -16,11 +16,12 @@ Anything else that escapes is a defect of ours and exits 70.
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 
 class ExitCode(enum.IntEnum):
@@ -52,11 +53,20 @@ class Problem:
     severity: Literal["error", "warning"] = "error"
 
     @property
-    def where(self) -> str:
-        """``path:line`` where the line is known, else the path; from the current folder where it is inside."""
+    def shown_path(self) -> Path:
+        """The path, from the current folder where it is inside."""
         here = Path.cwd()
-        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        return f"{path}:{self.line}" if self.line is not None else str(path)
+        return self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+
+    @property
+    def where(self) -> str:
+        """``path:line`` where the line is known, else the path."""
+        return f"{self.shown_path}:{self.line}" if self.line is not None else str(self.shown_path)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The problem as ``--json`` prints it."""
+        return {**asdict(self), "path": str(self.shown_path)}
 
     def __str__(self) -> str:
         at = f" at {self.json_path}" if self.json_path else ""
@@ -88,6 +98,12 @@ class AgentEvalError(Exception):
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The error as ``--json`` prints it."""
+        problems = [problem.fields for problem in self.problems]
+        return {"message": self.message, "hint": self.hint, "problems": problems, "exit_code": int(self.exit_code)}
 
 
 class UsageError(AgentEvalError):
@@ -122,3 +138,12 @@ class OutputError(AgentEvalError):
     """A report or result file cannot be written: what was measured cannot be kept."""
 
     exit_code = ExitCode.INCONCLUSIVE
+
+
+@contextlib.contextmanager
+def writing(shown: object, hint: str | None = None) -> Iterator[None]:
+    """Raise an OSError as the OutputError of what is written."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{shown} cannot be written: {error.strerror or error}", hint=hint) from error

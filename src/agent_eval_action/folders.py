@@ -16,6 +16,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -100,9 +101,9 @@ class OutputFolder:
         with self.handle((), make=True):
             pass
 
-    def read(self, name: str) -> BinaryIO:
+    def read(self, name: str, *, buffering: int = -1) -> BinaryIO:
         """A regular file, open for reading."""
-        return open(self._open(name, os.O_RDONLY), "rb")  # noqa: PTH123 - opens a descriptor
+        return open(self._open(name, os.O_RDONLY), "rb", buffering)  # noqa: PTH123 - opens a descriptor
 
     def append(self, name: str) -> BinaryIO:
         """A file open for writing at its end, unbuffered; made where it is not there."""
@@ -263,12 +264,13 @@ def below(path: Path, workspace: Path) -> Path | None:
     return None
 
 
-def open_below(path: str, workspace: str, flags: int) -> int:
-    """Open a file of the workspace by a path without links, none followed. Raises OSError."""
-    folder = OutputFolder(Path(workspace), Path(workspace))
-    *folders, last = _parts(os.path.relpath(path, workspace))
-    with folder.handle(folders) as here:
-        return os.open(last, flags | _FILE, dir_fd=here)
+def open_file(path: Path) -> BufferedReader:
+    """A regular file to read. A link in its place is not followed, and a pipe there does not block. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | _FILE)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _regular(name: str, here: int) -> os.stat_result | None:

@@ -17,7 +17,7 @@ from tools.action_files import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {False: ROOT / "action.yml", True: ROOT / "host" / "action.yml"}
-ACTION, ON_HOST = (yaml.safe_load(path.read_text()) for path in FILES.values())
+ACTION, ON_HOST = (yaml.load(path.read_text(), yaml.CSafeLoader) for path in FILES.values())
 OUTPUTS = ROOT / "docs" / "container.md"
 BIN = Path(sys.executable).parent
 

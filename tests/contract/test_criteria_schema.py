@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build
 from agent_eval_action.errors import ConfigError
 from tools.config_schema import agent_eval_schema, criteria_file_schema
 
-FILE = jsonschema.Draft202012Validator(criteria_file_schema())
-CONFIG = jsonschema.Draft202012Validator(agent_eval_schema())
 RUBRICS = [{"rubric_id": "polite", "rubric_content": {"text_property": "The answer is polite."}}]
 
 ENTRIES = [
@@ -40,6 +40,13 @@ ENTRIES = [
 ]
 
 
+@functools.cache
+def validators() -> tuple[Any, Any]:
+    """What editors accept as a file of criteria, and as the configuration."""
+    file, config = map(jsonschema.Draft202012Validator, (criteria_file_schema(), agent_eval_schema()))
+    return file, config
+
+
 def is_read(path: Path, entry: tuple[str, object]) -> bool:
     path.write_text(json.dumps({"criteria": dict([entry])}))
     try:
@@ -52,8 +59,8 @@ def is_read(path: Path, entry: tuple[str, object]) -> bool:
 @pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
 def test_editor_and_reader_agree_about_an_option(entry, tmp_path):
     read = is_read(tmp_path / "test_config.json", entry)
-    assert FILE.is_valid({"criteria": dict([entry])}) == read
-    assert CONFIG.is_valid({"criteria": dict([entry])}) == read
+    assert validators()[0].is_valid({"criteria": dict([entry])}) == read
+    assert validators()[1].is_valid({"criteria": dict([entry])}) == read
 
 
 def test_both_sides_of_the_list_above_have_entries(tmp_path):
@@ -73,8 +80,8 @@ def test_an_editor_can_complete_every_option(name):
 
 def test_a_metric_of_ones_own_is_no_mistake():
     data = {"criteria": {"tone": 0.5}, "custom_metrics": {"tone": {"code_config": {"name": "pkg.metrics.tone"}}}}
-    FILE.validate(data)
-    CONFIG.validate({"criteria": {"tone": 0.5}})
+    validators()[0].validate(data)
+    validators()[1].validate({"criteria": {"tone": 0.5}})
 
 
 def test_the_schemas_are_schemas():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,7 @@ def test_variants_beyond_the_first_are_left_to_the_other_target(tmp_path):
     assert left == ["test_variants[1]", "test_variants[2]", "test_slow"]
 
 
+@pytest.mark.exhaustive
 def test_the_examples_of_a_property_are_a_quarter_here_and_all_in_the_other_target(tmp_path):
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  exhaustive: x\n")

@@ -29,7 +29,7 @@ def test_the_commands_exist(words: str) -> None:
     known = [
         word
         for word in words.split()
-        if word in {"run", "baseline", "update", "validate", "compare", "report", "simulate", "accept"}
+        if word in {"run", "baseline", "update", "validate", "compare", "report", "accept", "init", "list", "capture"}
     ]
     done = subprocess.run([BIN / "agent-eval", *known, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ def test_every_generated_file_is_up_to_date():
     assert outdated() == [], "run `make generate`"
 
 
+@pytest.mark.exhaustive(after=2)
 @pytest.mark.parametrize("name", sorted({name for name, _ in GENERATED}))
 def test_a_file_that_was_edited_by_hand_is_found_and_put_right(name: str, tmp_path: Path):
     for path, _ in GENERATED:

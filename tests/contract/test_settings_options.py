@@ -45,7 +45,8 @@ def test_every_field_of_the_settings_is_an_option_except_what_is_found():
     fields |= {(name,) for name in Settings.model_fields} - {(section,) for section in sections}
     assert {option.field for option in OPTIONS} == fields - {("workspace",), ("start",), ("agents",)}
     assert {option.name for option in AGENT_OPTIONS} == {*AgentDefaults.model_fields, "evals"}
-    assert set(AgentSettings.model_fields) == {*AgentDefaults.model_fields, "path", "name", "evals"}
+    found = {"path", "name", "evals", "module"}  # `module` by AgentEvaluator
+    assert set(AgentSettings.model_fields) == {*AgentDefaults.model_fields, *found}
 
 
 GIVEN = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from support import pages
 from tools.config_schema import agent_eval_schema
 
 ROOT = Path(__file__).resolve().parents[2]
-VALIDATOR = jsonschema.Draft202012Validator(agent_eval_schema())
 
 SCALARS = st.one_of(
     st.none(),
@@ -40,6 +40,14 @@ AGENT = st.just("dice") | st.fixed_dictionaries(
         option.name: VALUES for option in AGENT_OPTIONS if option.name in ("env", "workers", "timeout_s", "evals")
     },
 )
+
+
+schema = functools.cache(agent_eval_schema)
+
+
+@functools.cache
+def validator() -> Any:
+    return jsonschema.Draft202012Validator(schema())
 
 
 @pytest.fixture(scope="module")
@@ -72,23 +80,23 @@ def test_editor_and_reader_agree_about_every_key(folder, key, value):
     data = nested(key, value)
     wrong_at_another_time = key == "driver" and value == "recorded"
     if not wrong_at_another_time:
-        assert VALIDATOR.is_valid(data) == accepted(folder, data), data
+        assert validator().is_valid(data) == accepted(folder, data), data
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(agents=AGENT | st.lists(AGENT, max_size=1), key=st.sampled_from(["agent", "agents"]))
 def test_editor_and_reader_agree_about_agents(folder, agents, key):
-    assert VALIDATOR.is_valid({key: agents}) == accepted(folder, {key: agents}), agents
+    assert validator().is_valid({key: agents}) == accepted(folder, {key: agents}), agents
 
 
 def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(agent_eval_schema())
-    assert not VALIDATOR.is_valid({"agent": "a", "agents": ["a"]})
+    jsonschema.Draft202012Validator.check_schema(schema())
+    assert not validator().is_valid({"agent": "a", "agents": ["a"]})
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.key], ids=lambda option: option.name)
 def test_every_key_is_described_to_the_editor(option):
-    properties = agent_eval_schema()["properties"]
+    properties = schema()["properties"]
     *section, key = str(option.key).split(".")
     for name in section:
         either = properties[name].get("anyOf", [properties[name]])  # a section that has a short form
@@ -97,11 +105,12 @@ def test_every_key_is_described_to_the_editor(option):
 
 
 def blocks() -> list[Any]:
-    """Every YAML block of the documentation that is a configuration and not a workflow."""
+    """Every YAML block of the documentation that is a configuration: no workflow and no file of another tool."""
+    others = ("metrics_to_run", "user_messages")
     return [
         pytest.param(block.text, id=block.name)
         for block in pages.blocks()
-        if not block.workflow and not block.accepted and "metrics_to_run" not in block.text
+        if not block.workflow and not block.accepted and not any(name in block.text for name in others)
     ]
 
 
@@ -112,7 +121,7 @@ def test_the_documentation_shows_configurations():
 @pytest.mark.parametrize("text", blocks())
 def test_every_configuration_in_the_documentation_is_valid(text, tmp_path):
     data = yaml.safe_load(text)
-    VALIDATOR.validate(data)
+    validator().validate(data)
     (tmp_path / ".git").mkdir()
     (tmp_path / "agent-eval.yaml").write_text(text)
     for entry in [
@@ -133,5 +142,5 @@ def test_every_configuration_in_the_documentation_is_valid(text, tmp_path):
     "path", sorted((ROOT / "examples").rglob("agent-eval.yaml")), ids=lambda path: path.parent.name
 )
 def test_every_example_is_valid_where_it_lies(path):
-    VALIDATOR.validate(yaml.safe_load(path.read_text()))
+    validator().validate(yaml.safe_load(path.read_text()))
     assert resolve(flags={}, environ={}, cwd=path.parent).settings.config == path

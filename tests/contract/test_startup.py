@@ -65,6 +65,15 @@ def test_help_loads_nothing_heavy(argv, unwanted):
     assert loaded & unwanted == set()
 
 
+def test_scoring_a_recording_of_ours_loads_nothing_that_other_recordings_need(tmp_path):
+    RecordedRepository(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, '["run"]'], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "google" not in json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("words", "more"),

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from support.adk_server_program import SERVES_WORSE, write_agent
+from support.container import Job, dice_checkout
 from support.dice_job import BREAK, ONE, commit, git, merged
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -51,3 +53,20 @@ def test_what_main_has_broken_already_does_not_block(main):
     assert results["base"]["commit"] == base
     assert len(case["control"]) == 3
     assert "already broken on main" in done.stdout + done.stderr
+
+
+def test_a_worse_server_is_confirmed_by_the_base_commits_server(engine, image, tmp_path):
+    """Both are started by their commit's command, side by side, each as a user of its own."""
+    job = Job(engine, image, dice_checkout(tmp_path / "ws"), tmp_path / "temp")
+    write_agent(job.workspace, "/usr/local/bin/python3")
+    git(job, "add", "--all")
+    commit(job)
+    git(job, "checkout", "--quiet", "-b", "change")
+    (job.workspace / "greeter" / "server.py").write_text(SERVES_WORSE)
+    commit(job)
+    merged(job)
+    job.environ["INPUT_BASELINE-STORE"] = "rerun"
+    done = job.run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    _, case = controlled(job)
+    assert {score["score"] for one in case["control"] for score in one["scores"]} == {1.0}

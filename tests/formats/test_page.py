@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
         loaded = load_eval_file(path, workspace=tmp_path)
         assert loaded.warnings == ()
         read.append(loaded.format)
-    first = ["adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli"]
+    first = ["adk", "adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli"]
     assert read == [*first, "adk_session", "adk_rust", "trpc"]
     for name, kind in {"q.csv": "csv", "q.jsonl": "jsonl"}.items():
         (block,) = re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
@@ -35,12 +36,20 @@ def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
         assert len(loaded.eval_set.eval_cases) > 1
         read.append(loaded.format)
     assert read[len(BLOCKS) :] == ["table", "table"]
+    (block,) = (block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "user_messages" in block)
+    (tmp_path / "spec.yaml").write_text(block)
+    (tmp_path / "generated-recordings.yaml").write_text("recordings: []\n")
+    events = [{"author": "user", "content": {"parts": [{"text": "What is the weather in Rome?"}]}}]
+    (tmp_path / "generated-session.yaml").write_text(json.dumps({"events": events}))
+    loaded = load_eval_file(tmp_path / "spec.yaml", workspace=tmp_path)
+    assert (loaded.format, loaded.warnings) == ("adk_conformance", ())
+    read.append(loaded.format)
     assert set(read) == set(FORMATS)
 
 
 def test_the_session_block_gives_its_state(tmp_path):
     (tmp_path / "s.session.json").write_text(SESSION)
-    (tmp_path / "x.test.json").write_text(BLOCKS[1])
+    (tmp_path / "x.test.json").write_text(BLOCKS[2])
     loaded = load_eval_file(tmp_path / "x.test.json", workspace=tmp_path, session_file=tmp_path / "s.session.json")
     session = loaded.eval_set.eval_cases[0].session_input
     assert session is not None

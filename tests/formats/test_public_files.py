@@ -10,7 +10,7 @@ import pytest
 
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import case_digest, load_eval_file
-from agent_eval_action.results.evalset import BUILT_IN_PERSONAS
+from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, ReplayCase
 from support.eval_files import dump_eval_set
 
 FEWEST_FILES = 100
@@ -152,7 +152,9 @@ def test_round_trip_gives_an_equal_set_with_equal_digests(entries, corpus, tmp_p
     seen = 0
     for entry in entries:
         ours = load(corpus / entry["local"], corpus)
-        if not isinstance(ours, EvalFileError) and ours.format not in READ_AS.values():
+        if isinstance(ours, EvalFileError) or any(isinstance(case, ReplayCase) for case in ours.eval_set.eval_cases):
+            continue
+        if ours.format not in READ_AS.values():
             written = tmp_path / "again.evalset.json"
             written.write_text(json.dumps(dump_eval_set(ours.eval_set)))
             again = load(written, tmp_path)

@@ -16,7 +16,9 @@ SAMPLES = Path(__file__).with_name("samples")
 FILES = sorted(
     path
     for path in SAMPLES.rglob("*")
-    if path.suffix in {".json", *TABLE_SUFFIXES} and not path.name.endswith(".expected.json")
+    if path.suffix in {".json", ".yaml", *TABLE_SUFFIXES}
+    and not path.name.endswith(".expected.json")
+    and not path.name.startswith("generated-")
 )
 
 

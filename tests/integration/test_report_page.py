@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
-from agent_eval_action.reports.recorded_details import MEDIA_BUDGET
+from agent_eval_action.reports.html import MEDIA_BUDGET
 from agent_eval_action.results.evalset import Part
 from agent_eval_action.results.run_result import CastVote, Phase, TurnScore, Votes
 from support.report_pages import GOLDEN, case_link, medium, recorded, report
@@ -212,6 +212,7 @@ def test_only_what_differs_and_the_side_are_kept_in_the_address(page: Page, tmp_
     expect(page.locator(".turn")).to_have_count(1)
 
 
+@pytest.mark.exhaustive
 def test_columns_are_hidden_and_the_address_keeps_it(page: Page, tmp_path: Path) -> None:
     page.goto(write(tmp_path, report("regressed")) + "#/cases")
     page.get_by_text("Columns").click()
@@ -468,6 +469,7 @@ def test_the_policy_holds_where_escaping_would_have_failed(page: Page, tmp_path:
     page.wait_for_function("document.documentElement.dataset.pwned")  # else the test would say nothing
 
 
+@pytest.mark.exhaustive
 def test_names_that_look_alike_stay_apart(page: Page, tmp_path: Path) -> None:
     shown = report("regressed")
     owner = shown.result.sets[0]

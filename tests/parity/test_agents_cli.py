@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action import criteria
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria.agents_cli import instance_of
 from agent_eval_action.criteria.base import Sample
 from agent_eval_action.errors import AgentEvalError, EvalFileError
@@ -82,6 +82,7 @@ def test_public_datasets_are_sent_as_agents_cli_sends_them(corpus, oracle, tmp_p
     assert sum(compare_reading((corpus / name).read_text(), oracle, tmp_path) for name in files) >= 10
 
 
+SAID = {"parts": [{"text": "0"}]}
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 parts = st.one_of(
     st.fixed_dictionaries({"text": texts}),
@@ -109,6 +110,7 @@ cases = st.fixed_dictionaries(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases)
+@example(case={"agent_data": {"turns": [{"events": [{"author": "user"}, {"author": "user", "content": SAID}]}]}})
 def test_random_cases_are_sent_as_agents_cli_sends_them(case, oracle, tmp_path):
     compare_reading(json.dumps({"eval_cases": [case]}), oracle, tmp_path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import build
 from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.environments.runtime import AgentRuntimeSpec

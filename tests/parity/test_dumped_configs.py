@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build
 
 THRESHOLDS = {"response_evaluation_score": 3.0}

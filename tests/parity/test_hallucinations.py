@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judge.hallucinations import Hallucinations
+from agent_eval_action.criteria.hallucinations import Hallucinations
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind

@@ -144,6 +144,7 @@ def replies(table: list[list[list[Outcome]]], *, last: bool) -> Callable[[LlmReq
     return reply
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("name", [FINAL, TOOLS, CONVERSATION])
 def test_rubrics(adk, name):
     @RANDOM

@@ -56,6 +56,7 @@ def same(ours: CriterionScore, theirs: dict[str, Any]) -> None:
     assert ours.reason
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("ignore_args", [False, True])
 @pytest.mark.parametrize("match_type", ["EXACT", "IN_ORDER", "ANY_ORDER", "in-order", " any order", 0, 1, 2])
 def test_trajectory(adk, match_type, ignore_args):
@@ -157,6 +158,7 @@ USAGE = st.fixed_dictionaries(
 EVENTS = st.fixed_dictionaries({}, optional={"usage_metadata": USAGE, "model_version": st.just("gemini")})
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("name", ["tool_call_count_v1", "inference_call_count_v1", "token_usage_v1"])
 def test_efficiency(adk, name):
     @RANDOM

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judge.verdicts import SimulatorQuality
+from agent_eval_action.criteria.verdicts import SimulatorQuality
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus

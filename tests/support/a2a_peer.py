@@ -34,6 +34,7 @@ class Peer:
     seen: list[dict[str, str]] = field(default_factory=list)
     cancelled: int = 0
     hanging: bool = False
+    refused: bool = False
 
 
 def tool(kind: str, **data: Any) -> Part:
@@ -50,7 +51,7 @@ class Executor(AgentExecutor):
         self.states: dict[str, Any] = {}
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        words = context.get_user_input().split()
+        words = context.get_user_input().split() or ["data"]
         self.contexts[context.context_id] += 1
         if words[0] == "plain":
             text = new_text_part(f"message {self.contexts[context.context_id]}")
@@ -79,6 +80,9 @@ class Executor(AgentExecutor):
         conversation.append(context.get_user_input())
         given = MessageToDict(context.message.metadata).get("session_state", {})
         state = self.states.setdefault(context.context_id, given)
+        if self.peer.refused and conversation[-1] == "rate_limit once":
+            await updater.complete(updater.new_agent_message([new_text_part("at last")]))
+            return
         try:
             reply = obey(conversation, state)
         except Failure as failure:
@@ -116,6 +120,15 @@ class Executor(AgentExecutor):
     async def do_answer(self, updater: TaskUpdater, words: list[str], context: RequestContext) -> None:
         told = "the same task" if context.current_task else "another task"
         await updater.complete(updater.new_agent_message([new_text_part(f"{words[0]} in {told}")]))
+
+    async def do_confirm(self, updater: TaskUpdater, _: list[str], __: RequestContext) -> None:
+        call = tool("function_call", id="c1", name="adk_request_confirmation", args={})
+        call.metadata.update({"adk_is_long_running": True})
+        await updater.requires_input(updater.new_agent_message([call]))
+
+    async def do_data(self, updater: TaskUpdater, _: list[str], context: RequestContext) -> None:
+        given = MessageToDict(context.message.parts[0])["data"]
+        await updater.complete(updater.new_agent_message([new_text_part(given["id"])]))
 
     async def do_state(self, updater: TaskUpdater, _: list[str], context: RequestContext) -> None:
         metadata = MessageToDict(context.message.metadata)
@@ -164,7 +177,20 @@ def make_app(peer: Peer, *, streaming: bool, versions: tuple[str, ...], binding:
 
     async def noted(scope: Any, receive: Any, send: Any) -> None:
         peer.seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
-        await app(scope, receive, send)
+        body = await receive()
+
+        async def received() -> Any:
+            nonlocal body
+            first, body = body, None
+            return first or await receive()
+
+        if not peer.refused and b"rate_limit once" in body.get("body", b""):
+            peer.refused = True
+            headers = [(b"retry-after", b"0.05"), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 429, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, received, send)
 
     return noted
 

@@ -134,6 +134,41 @@ SAMPLE_CASES: Any = [
 ]
 
 
+SAMPLE_PLAIN: Any = {
+    "eval_set_id": "set",
+    "eval_cases": [
+        {
+            "eval_id": "one",
+            "conversation": [
+                {
+                    "user_content": {"role": "user", "parts": [{"text": "hi"}]},
+                    "final_response": {"parts": [{"text": "yes", "thought": False}]},
+                    "intermediate_data": {
+                        "tool_uses": [{"id": None, "name": "roll", "args": {"sides": 6}}],
+                        "intermediate_responses": [["agent", [{"text": "rolling"}]]],
+                    },
+                    "creation_timestamp": 1.5,
+                },
+                {
+                    "user_content": {"parts": [{"text": "again"}]},
+                    "intermediate_data": {
+                        "invocation_events": [
+                            {"author": "root", "content": {"parts": [{"function_call": {"name": "f", "args": {}}}]}}
+                        ]
+                    },
+                },
+            ],
+            "session_input": {"app_name": "app", "user_id": "u", "state": {"k": [1]}},
+            "final_session_state": {"done": True},
+        },
+        {
+            "eval_id": "two",
+            "conversation_scenario": {"starting_prompt": "s", "conversation_plan": "p", "user_persona": "NOVICE"},
+        },
+    ],
+}
+
+
 def camel(word: str) -> str:
     first, *rest = word.split("_")
     return first + "".join(one[:1].upper() + one[1:] for one in rest)
@@ -154,9 +189,9 @@ def holder(value: Any, at: tuple[Any, ...]) -> Any:
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> Any:
+def damaged(draw: st.DrawFn, *samples: Any) -> Any:
     """A valid file after one to three random changes."""
-    value = copy.deepcopy(draw(st.sampled_from([SAMPLE_NEW, SAMPLE_NEW, TURNS, SAMPLE_CASES])))
+    value = copy.deepcopy(draw(st.sampled_from(samples or [SAMPLE_NEW, SAMPLE_NEW, TURNS, SAMPLE_CASES])))
     for _ in range(draw(st.integers(1, 3))):
         if not (known := places(value)):
             break

@@ -30,6 +30,8 @@ def kind_of(schema: dict[str, Any], texts: Texts) -> str:
     wanted = set(schema.get("properties", {}))
     if wanted & {"sentences", "labels"}:
         return min(wanted & {"sentences", "labels"})
+    if "score" in wanted:
+        return "grade"
     if "verdicts" in wanted:
         return "conversation" if "conversation" in texts else "answer" if "answer" in texts else "tools"
     return "match" if "reference" in texts else "user_turn"
@@ -39,13 +41,15 @@ def kind_of(schema: dict[str, Any], texts: Texts) -> str:
 class JudgeModel:
     """``verdict`` decides each yes/no (rubrics by their own text); ``agent`` and ``user`` answer what is no judging.
 
-    ``asked`` counts requests by kind: agent, user, match, answer, tools, conversation, sentences, labels, user_turn.
+    ``asked`` counts requests by kind: agent, user, match, answer, tools, conversation, sentences, labels, grade,
+    user_turn.
     """
 
     agent: Callable[[ModelRequest], Reply]
     verdict: Callable[[str, Texts], str] = lambda _kind, _texts: "yes"
     user: Callable[[ModelRequest], Reply] = lambda _request: Reply(text="Thanks! </finished>")
     label: Callable[[str], str] = lambda _sentence: "supported"
+    grade: Callable[[Texts], float] = lambda _texts: 1.0
     asked: Counter[str] = field(default_factory=Counter)
     order: list[str] = field(default_factory=list)
     calls: list[JudgeCall] = field(default_factory=list)
@@ -76,6 +80,9 @@ class JudgeModel:
         kind = kind_of(schema, texts)
         self._count(kind)
         self.calls.append(JudgeCall(kind, texts, schema))
+        if kind == "grade":
+            found = {"rationale": "grade: as one can see.", "score": self.grade(texts), "verdict": "yes"}
+            return json.dumps({name: value for name, value in found.items() if name in schema["properties"]})
         return json.dumps(self._judged(kind, texts))
 
     def _judged(self, kind: str, texts: Texts) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.base import AgentDriver, AgentSession, DriverContext, SessionRequest
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.results.evalset import Content, Part
+from agent_eval_action.results.run_result import AttemptError
 
 
 def text(words: str) -> Content:
@@ -37,5 +38,5 @@ async def driving(folder: Path, environ: Mapping[str, str] | None = None, **opti
 
 async def open_session(driver: AgentDriver, **request: Any) -> AgentSession:
     session = await driver.open(SessionRequest("app", "user", **request))
-    assert hasattr(session, "turn"), session
+    assert not isinstance(session, AttemptError), session
     return session

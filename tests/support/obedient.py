@@ -47,13 +47,15 @@ def obey(conversation: list[str], state: dict[str, Any]) -> Reply:
         return Reply(json.dumps(conversation))
     if name == "recall":
         return Reply(json.dumps(state))
+    if name == "rate_limit":
+        raise Failure(429, rest or name)
     args = json.loads(rest or "{}")
     if name == "add":
         result = {"sum": args["a"] + args["b"]}
         return Reply(json.dumps(result), name, args, result)
     if name == "hang":
         return Reply("late", seconds=args["seconds"])
-    status = {"rate_limit": 429, "unavailable": 503}.get(name, 500)
+    status = {"unavailable": 503}.get(name, 500)
     raise Failure(status, args.get("text", name))
 
 
@@ -76,7 +78,9 @@ async def act(message: str, session: Any) -> list[dict[str, Any]]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Chat completions with what the agent did as ``messages``."""
+    """Chat completions with what the agent did as ``messages``. ``rate_limit once`` is refused at first."""
+
+    refused = False
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -85,6 +89,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             reply = obey(conversation, state)
         except Failure as failure:
+            if str(failure) == "once":
+                self.refuse_once()
+                return
             # a code for which no client asks again
             self.answer(failure.status, {"error": {"message": str(failure), "code": "insufficient_quota"}})
             return
@@ -99,11 +106,20 @@ class Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": 5, "total_tokens": 7}
         self.answer(200, {"model": "obedient-1", "choices": choices, "usage": usage})
 
-    def answer(self, status: int, value: Any) -> None:
+    def refuse_once(self) -> None:
+        if Handler.refused:
+            self.answer(200, {"choices": [{"message": {"role": "assistant", "content": "at last"}}]})
+        else:
+            Handler.refused = True
+            self.answer(429, {"error": {"message": "slow down"}}, retry_after="0.05")
+
+    def answer(self, status: int, value: Any, retry_after: str = "") -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if retry_after:
+            self.send_header("Retry-After", retry_after)
         self.end_headers()
         self.wfile.write(body)
 

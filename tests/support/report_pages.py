@@ -21,9 +21,8 @@ from agent_eval_action.results.evalset import (
     Part,
     Span,
 )
-from agent_eval_action.results.recordings import Recordings
 from agent_eval_action.results.run_result import Attempt
-from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.results.transcripts import Recordings, TranscriptWriter
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 EVENTS = {

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from support.model_server import wire
@@ -43,6 +44,29 @@ def listening(handle: wire.Handler, tls: ssl.SSLContext | None = None) -> Iterat
         loop.call_soon_threadsafe(ended.set)
         thread.join()
         loop.close()
+
+
+@dataclass
+class Address:
+    """Where the servers of many tests are, one after the other: their agents are then started alike."""
+
+    url: str
+    handler: wire.Handler
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls) -> Iterator[Address]:
+        """Serve while the block runs."""
+
+        async def refuse(_: wire.HttpRequest) -> wire.HttpResponse:
+            raise wire.ResetConnection
+
+        async def handle(request: wire.HttpRequest) -> wire.HttpResponse:
+            return await address.handler(request)
+
+        address = cls("", refuse)
+        with listening(handle) as address.url:
+            yield address
 
 
 class _Server(ThreadingHTTPServer):

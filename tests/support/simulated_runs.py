@@ -34,10 +34,9 @@ from agent_eval_action.results.run_result import (
     Usage,
 )
 from agent_eval_action.run.collector import ResultCollector
-from agent_eval_action.run.merge import JoinedShards, MergedRun, ShardResult, join_shards
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 from agent_eval_action.run.run_gate import RunGate
-from agent_eval_action.run.shards import ShardPart, wave_of
+from agent_eval_action.run.shards import JoinedShards, ShardPart, ShardResult, join_shards, wave_of
 
 COMMIT = "c" * 40
 CONDITIONS = Conditions(tool_version="test", commit=COMMIT)
@@ -192,7 +191,7 @@ def parts_of(plan: Plan, chosen: Mapping[CaseKey, int], count: int) -> list[Shar
 
 def join(results: Iterable[ShardResult], plan: Plan) -> JoinedShards:
     """Join them as the merge does."""
-    return join_shards(list(results), [], plan, COMMIT, Meter())
+    return join_shards(list(results), [], plan, CONDITIONS, Meter())
 
 
 @dataclass
@@ -208,14 +207,13 @@ class MergeOfShards:
     def result(self) -> RunResult:
         results = list(self.results)
         joined = join(results, self.world.plan)
-        run = MergedRun(joined, CONDITIONS)
-        while not isinstance(step := run.next_step(self.gate, control=True), Stop):
+        while not isinstance(step := joined.next_step(self.gate, control=True), Stop):
             wave = wave_of(step, joined, {}, sessions=1, target=0.1) if self.waves else None
             if wave is None:  # from here on the merge makes the attempts itself
                 self.waves = False
                 self.world.take(joined.collector, step)
                 if isinstance(step, RunControl):
-                    run.base = Base(commit="b" * 40)
+                    joined.base = Base(commit="b" * 40)
                 continue
             for number in range(1, wave.count + 1):
                 shard = ShardOption(number=number, count=wave.count)
@@ -223,9 +221,8 @@ class MergeOfShards:
                 results.append(given(shard_result(self.world, part), f"wave {wave.wave} {number}"))
             self.shuffle(results)
             joined = join(results, self.world.plan)
-            run = MergedRun(joined, CONDITIONS)
-        run.settle(step, "b" * 40)
-        result = run.result(joined.started_at, 1.0)
+        joined.settle(step, "b" * 40)
+        result = joined.result(joined.started_at, 1.0)
         result = result.model_copy(update={"merge": joined.block})
         return result.model_copy(update={"decision": self.gate.decide(result)})
 

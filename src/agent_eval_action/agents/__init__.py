@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent_eval_action.agents.adk import make_adk_agent
+from agent_eval_action.agents.adk import make_worker_agent
 from agent_eval_action.agents.base import DriverFactory
-from agent_eval_action.agents.recorded import make_recorded_agent
 from agent_eval_action.registry import Registry
 
 AGENTS: Final[Registry[DriverFactory]] = Registry(
     "agent_eval.agents",
     "agent driver",
     {
-        "adk": make_adk_agent,
-        "python": make_adk_agent,  # a function runs in the same workers
-        "recorded": make_recorded_agent,
+        "adk": make_worker_agent,
+        "python": make_worker_agent,  # a function runs in the same workers
+        "recorded": "agent_eval_action.agents.recorded:make_recorded_agent",
         "adk_server": "agent_eval_action.agents.adk_server:make_adk_server_agent",
         "a2a": "agent_eval_action.agents.a2a_agent:make_a2a_agent",
         "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",

@@ -58,7 +58,6 @@ class A2aAgent:
     """An ``AgentDriver``."""
 
     server: AgentServer
-    _connection: ServerConnection | None = None
     _card: AgentCard | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
@@ -77,18 +76,19 @@ class A2aAgent:
             await session.close()
         if isinstance(card, AttemptError):
             return card
-        self._connection, self._card = connection, card
+        self._card = card
         return self.server.conditions()
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        if self._connection is None or self._card is None:
+        connection = await self.server.connect()
+        if isinstance(connection, AttemptError):
+            return connection
+        if self._card is None:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
-        if failure := await self.server.ensure_running():
-            return failure
         if request.history:
             message = "the case begins with a history, and the A2A protocol cannot begin a conversation with one"
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        session = A2aSession(self._connection, self.server, request.state)
+        session = A2aSession(connection, self.server, request.state)
         return session.connect(self._card) or session
 
     async def stop(self) -> None:
@@ -110,6 +110,10 @@ class A2aSession(HttpSession):
         self._waiting_task = ""
         self._running_task = ""
         self._sent = 0
+
+    @property
+    def conversation(self) -> str:
+        return self._context_id
 
     async def read_card(self) -> AgentCard | AttemptError:
         """Return the server's card, from the address itself where that is one of a card."""
@@ -145,12 +149,14 @@ class A2aSession(HttpSession):
         return None
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-
         assert self._client is not None  # noqa: S101 - sessions are connected when they are opened
+        addressed = self.addressed(content)
+        if isinstance(addressed, AttemptError):
+            return addressed
         turn = TurnEvents(self._author, self._memory)
         self._sent += 1
         try:
-            async for response in self._client.send_message(SendMessageRequest(message=self._message(content))):
+            async for response in self._client.send_message(SendMessageRequest(message=self._message(addressed))):
                 turn.add(MessageToDict(response))
                 self._running_task = turn.task_id
             await self._wait(turn)
@@ -162,7 +168,10 @@ class A2aSession(HttpSession):
         self._running_task = ""
         self._context_id = turn.context_id or self._context_id
         self._waiting_task = turn.task_id if turn.state == INPUT_REQUIRED else ""
-        return turn.result(content, f"{self._name}-{self._sent}")
+        made = turn.result(addressed, f"{self._name}-{self._sent}")
+        if isinstance(made, Invocation):
+            self.note_calls(made, turn.waiting_calls())
+        return made
 
     async def _wait(self, turn: TurnEvents) -> None:
         """Ask for the task until it is over: the server may answer before it is, and a stream may end early."""

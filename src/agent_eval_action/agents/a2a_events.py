@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_snake
 
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.results.evalset import (
     Content,
@@ -48,7 +48,7 @@ _CODE: Final = ("executable_code", "code_execution_result")
 
 
 @dataclass(slots=True)
-class _Said:
+class _AgentMessage:
     """A message of the agent, or what its artifacts hold."""
 
     parts: list[JsonObject]
@@ -74,7 +74,7 @@ class TurnEvents:
     context_id: str = ""
     state: str = ""
     error_code: str = ""
-    _said: list[_Said] = field(default_factory=list)
+    _said: list[_AgentMessage] = field(default_factory=list)
     _artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
     _status: list[JsonObject] = field(default_factory=list)
     _answer: list[JsonObject] | None = None
@@ -127,7 +127,7 @@ class TurnEvents:
             self.memory.messages.add(identifier)
         author = metadata.get("adk_author") or message.get("metadata", {}).get("adk_author") or self.author
         usage = _usage(metadata.get("adk_usage_metadata"))
-        self._said.append(_Said(list(message.get("parts", ())), str(author), usage))
+        self._said.append(_AgentMessage(list(message.get("parts", ())), str(author), usage))
 
     def _take_artifact(self, update: JsonObject) -> None:
         self.task_id = update.get("taskId") or self.task_id
@@ -163,6 +163,16 @@ class TurnEvents:
             intermediate_data=InvocationEvents(invocation_events=events),
         )
 
+    def waiting_calls(self) -> list[Any]:
+        """Return the ids of the calls that wait for the user, as ADK's servers mark them."""
+        parts = [*(part for said in self._said for part in said.parts), *(self._answer or ()), *self._status]
+        parts += [part for artifact in self._artifacts.values() for part in artifact]
+        return [
+            part["data"].get("id")
+            for part in parts
+            if part.get("metadata", {}).get("adk_is_long_running") and isinstance(part.get("data"), dict)
+        ]
+
     def _final(self, made: list[JsonObject]) -> Content | None:
         """Return the answer: a message, else the artifacts, else what the task's end says, else the last words."""
         for parts in (self._answer, made, self._status, *(said.parts for said in reversed(self._said))):
@@ -171,14 +181,14 @@ class TurnEvents:
                 return Content(role="model", parts=tuple(shown))
         return None
 
-    def _unseen_calls(self, made: list[JsonObject]) -> Iterator[_Said]:
+    def _unseen_calls(self, made: list[JsonObject]) -> Iterator[_AgentMessage]:
         """Yield calls and results that only the answer or the artifacts hold."""
         known = {_identity(part) for said in self._said for part in _content(said.parts).parts or ()}
         for part in (*(self._answer or ()), *made):
             read = _part(part)
             if read is not None and _is_tool(read) and _identity(read) not in known:
                 known.add(_identity(read))
-                yield _Said([part], self.author)
+                yield _AgentMessage([part], self.author)
 
 
 def _identity(part: Part) -> tuple[str, str]:
@@ -197,10 +207,6 @@ def _is_spoken(given: JsonObject) -> bool:
     return part is not None and part.text is not None and not part.thought
 
 
-def _is_thought(part: JsonObject) -> bool:
-    return bool(part.get("metadata", {}).get("adk_thought"))
-
-
 def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
     """Add the next chunk of an artifact; a text goes on where the last one ended."""
     for part in parts:
@@ -211,7 +217,7 @@ def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
             known.append(part)
 
 
-def _event(said: _Said) -> InvocationEvent:
+def _event(said: _AgentMessage) -> InvocationEvent:
     content = _content(said.parts)
     if any(part.function_response for part in content.parts or ()):
         content = Content(role="user", parts=content.parts)  # as ADK records results of tools
@@ -225,7 +231,8 @@ def _content(parts: Iterable[JsonObject]) -> Content:
 def _part(given: JsonObject) -> Part | None:
     """Return a part as one of an event; data of other kinds than ADK's as JSON text, which is how they are judged."""
     if "text" in given:
-        return Part(text=sendable_json(given["text"]), thought=True if _is_thought(given) else None)
+        is_thought = bool(given.get("metadata", {}).get("adk_thought"))
+        return Part(text=sendable_json(given["text"]), thought=True if is_thought else None)
     if "raw" in given:
         return Part(inline_data={"mime_type": given.get("mediaType", ""), "data": given["raw"]})
     if "url" in given:
@@ -267,4 +274,4 @@ def _usage(reported: Any) -> JsonObject | None:
             return None
     if not isinstance(reported, dict):
         return None
-    return {to_snake(name): value for name, value in _with_integers(reported).items()}
+    return {snake_case(name): value for name, value in _with_integers(reported).items()}

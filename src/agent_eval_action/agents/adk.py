@@ -1,4 +1,4 @@
-"""The ``adk`` driver: an agent folder, run by google-adk's own Runner in the agent's own interpreter."""
+"""The drivers ``adk`` and ``python``: an agent's folder, or a function, run by workers in its own interpreter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,12 @@ from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.variable_advice import advice_for, names_in_code, with_advice, withheld_names
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.build import is_index_unreachable
-from agent_eval_action.environments.resolve import choose_interpreter
-from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
+from agent_eval_action.environments.resolve import choose_interpreter, likely_interpreter
+from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec, Launch
 from agent_eval_action.environments.variables import selected_install_env
-from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError
 from agent_eval_action.folders import file_name, relative
 from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
@@ -27,9 +28,9 @@ from agent_eval_action.processes.pool import WorkerPool, available_cores
 from agent_eval_action.processes.process import OutputLog, StartedProcess
 from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
-from agent_eval_action.results.evalset import Content
+from agent_eval_action.results.evalset import Content, FunctionCall
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
-from agent_eval_action.telemetry.trajectory import uncaptured
+from agent_eval_action.sandbox.sandboxes import reason_not_isolated
 
 LOGS: Final = "logs"
 """The folder of agents' output, in the folder of results."""
@@ -42,7 +43,7 @@ _Prepared = tuple[ProcessStarter, tuple[StartedProcess, ...]]
 """What starts workers, and those that import the agent already."""
 
 
-class AdkAgent:
+class WorkerAgent:
     """An ``AgentDriver``. ``workers`` None: two on two cores, and up to one per core while they are saturated.
 
     ``servers``: those of the run, which agents share. ``sessions``: how many there may be at once, where that is known;
@@ -130,11 +131,16 @@ class AdkAgent:
             return worker
         names = {"app": request.app_name, "user": request.user_id, "session": request.session_id}
         history = [event.model_dump(mode="json", exclude_none=True) for event in request.history]
-        opened = await worker.request({"op": "open", "s": name, **names, "state": request.state, "history": history})
+        frame = {"op": "open", "s": name, **names, "state": request.state, "history": history}
+        if request.replay is not None:
+            frame["replay"] = request.replay.model_dump(mode="json", exclude={"expected"})
+        opened = await worker.request(frame)
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
-        return AdkSession(name, worker, self._pool, self.spec.timeout_s, self._withheld, self._warn_once)
+        return WorkerSession(
+            name, worker, self._pool, self.spec.timeout_s, self._withheld, self._warn_once, request.on_call
+        )
 
     def _warn_once(self, text: str) -> None:
         if not self._warned:
@@ -197,7 +203,7 @@ class AdkAgent:
 
 
 @dataclass
-class AdkSession:
+class WorkerSession:
     """An ``AgentSession``: a session in a worker."""
 
     name: str
@@ -206,6 +212,7 @@ class AdkSession:
     timeout_s: float
     withheld: frozenset[str]
     warn: Callable[[str], None]
+    on_call: Callable[[FunctionCall], None] | None = None
     _turns: int = field(default=0, init=False)
     _abandoned: bool = field(default=False, init=False)
     _end: SessionEnd | AttemptError | None = field(default=None, init=False)
@@ -213,8 +220,11 @@ class AdkSession:
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
         wire = content.model_dump(mode="json", exclude_none=True)
+        tell = self.on_call is not None
         try:
-            frame = await self.worker.request({"op": "turn", "s": self.name, "content": wire})
+            frame = await self.worker.request(
+                {"op": "turn", "s": self.name, "content": wire, "tell": tell}, on_call=self.on_call
+            )
         except asyncio.CancelledError:
             self._abandoned = True
             raise
@@ -222,8 +232,8 @@ class AdkSession:
             turn = to_invocation(frame, content, f"{self.name}-{number}")
             if isinstance(turn, AttemptError):
                 return turn.model_copy(update={"turn": number})
-            if frame.get("trace") and (text := uncaptured(turn)):
-                self.warn(text)
+            if turn.uncaptured:
+                self.warn(turn.uncaptured)
             throttled = frame.get("throttled")
             return TurnDone(turn, throttled if isinstance(throttled, int) else 0)
         message = frame.message
@@ -252,11 +262,28 @@ class AdkSession:
         return self._end
 
 
-def make_adk_agent(context: DriverContext) -> AdkAgent:
+def make_worker_agent(context: DriverContext) -> WorkerAgent:
     """Return the driver of a configured agent."""
     # The base commit's agent is started in case it is needed: one worker will do until it is.
     sessions = 1 if context.role == "base" else None
-    return AdkAgent(runtime_spec(context), context.agent.workers, context.fork_servers, sessions)
+    return WorkerAgent(runtime_spec(context), context.agent.workers, context.fork_servers, sessions)
+
+
+def prestart(settings: Settings, environ: Mapping[str, str], servers: ForkServers) -> None:
+    """Begin to import google-adk for the agents of a run, while we are still importing ourselves.
+
+    Not where agents get a uid of their own. What a change under test has installed must not run so early.
+    """
+    if not reason_not_isolated(environ) or settings.merge or settings.resume:
+        return
+    unnamed = AgentSettings(**dict(settings.agent_defaults), path=settings.start, name="")
+    for agent in settings.agents or (unnamed,):
+        chosen = not settings.only_agents or agent.name in settings.only_agents
+        spec = runtime_spec(DriverContext(agent, settings, environ, settings.workspace))
+        with contextlib.suppress(AgentEvalError, OSError):  # the run says what is wrong
+            python = likely_interpreter(spec, place := spec.locate())
+            if chosen and agent.driver == "adk" and python is not None:
+                servers.prestart(Launch(spec, place, AgentEnvironment(python, "")))
 
 
 def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:
@@ -270,6 +297,7 @@ def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:
         cache=settings.output_folder(settings.cache_dir / "environments"),
         python=agent.python,
         function=agent.function or "",
+        module=agent.module,
         timeout_s=agent.timeout_s,
         environ={**context.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),

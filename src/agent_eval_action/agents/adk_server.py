@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
+from pydantic import ValidationError
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
 from agent_eval_action.agents.http_server import (
@@ -26,11 +27,12 @@ from agent_eval_action.agents.http_server import (
     error_text,
     request_error,
     status_error,
+    stream_data,
 )
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
 from agent_eval_action.processes.protocol import to_invocation
-from agent_eval_action.results.evalset import Content, Invocation, PastEvent
+from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 _ASK_S: Final = 60.0
@@ -102,6 +104,11 @@ class AdkServerSession(HttpSession):
         self._user = ""
         self._session = ""
         self._turns_made = 0
+        self._on_call: Callable[[FunctionCall], None] | None = None
+
+    @property
+    def conversation(self) -> str:
+        return self._session
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of an answer, or why there is none. Not for turns."""
@@ -123,19 +130,21 @@ class AdkServerSession(HttpSession):
     async def begin(self, request: SessionRequest) -> AttemptError | None:
         """Make the session with the state and the events that a case begins with."""
         # State of a user is shared by all of the user's sessions, so each attempt of the default one is another user.
+        self._on_call = request.on_call
         self._user = f"{request.user_id}-{uuid4().hex}" if request.user_id == _DEFAULT_USER else request.user_id
         state = dict(request.state)
         for event in request.history:
             state |= event.state_delta or {}  # ADK's server takes no events that change the state
         author = await self._root_agent() if request.history else ""
         events = [self._event(event, author) for event in request.history if event.content is not None]
+        self.note_history(request.history)
         # A session of this name may be open, of another repeat: a pinned name is the beginning of this one's.
         name = f"{request.session_id or 'agent-eval'}-{uuid4().hex}"
         wanted = {"session_id": name, "state": state, "events": events}
         body = sendable_json(self._dialect.keys({key: value for key, value in wanted.items() if value}))
         session = await self.ask("POST", self._path(), body)
         if isinstance(session, AttemptError):
-            return await self.server.explain(session)
+            return await self.connection.explain(session)
         if not isinstance(session, dict) or not isinstance(session.get("id"), str):
             return _unreadable("a session has no id")
         self._dialect.learn(session)
@@ -173,24 +182,31 @@ class AdkServerSession(HttpSession):
         return f"{path}/{quote(session, safe='')}" if session else path
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
+        addressed = self.addressed(content)
+        if isinstance(addressed, AttemptError):
+            return addressed
         names = {"app_name": self._app, "user_id": self._user, "session_id": self._session}
-        fields = {**names, "new_message": self._dialect.content(content), "streaming": False}
+        fields = {**names, "new_message": self._dialect.content(addressed), "streaming": False}
         body = sendable_json(self._dialect.keys(fields))
         self._turns_made += 1
-        turn = _Turn()
+        turn = _Turn(on_call=self._on_call)
         found = await self._run(body, turn)
         if isinstance(found, AttemptError):
             return found
-        return turn.invocation(content, f"{self._session}-{self._turns_made}")
+        made = turn.invocation(addressed, f"{self._session}-{self._turns_made}")
+        if isinstance(made, Invocation):
+            self.note_calls(made, [name for event in turn.events for name in event.get("long_running_tool_ids") or ()])
+        return made
 
     async def _run(self, body: dict[str, Any], turn: _Turn) -> AttemptError | None:
-        path = "/run_sse" if self._dialect.streams else "/run"
+        streams = self._dialect.streams  # another session may learn meanwhile that there are none
+        path = "/run_sse" if streams else "/run"
         headers = {"accept": "text/event-stream, application/json"}
         async with self.client.stream("POST", self._base + path, json=body, headers=headers) as response:
             if response.status_code == httpx.codes.OK:
                 return await turn.read(response)
             text = error_text(await response.aread())
-        if response.status_code in _MISSING and self._dialect.streams and "session" not in text.lower():
+        if response.status_code in _MISSING and streams and "session" not in text.lower():
             self._dialect.streams = False  # a server without streams
             return await self._run(body, turn)
         if response.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
@@ -230,13 +246,14 @@ class _Turn:
 
     events: list[dict[str, Any]] = field(default_factory=list)
     failure: AttemptError | None = None
+    on_call: Callable[[FunctionCall], None] | None = None
 
     async def read(self, response: httpx.Response) -> AttemptError | None:
         """Read the events of a stream or of a list; return the error that ended them."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream":
             return self._add_all(await response.aread())
-        async for data in _stream_data(response):
+        async for data in stream_data(response):
             try:
                 event = json.loads(data)
             except (ValueError, RecursionError):
@@ -269,7 +286,16 @@ class _Turn:
         failed = (code or said) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
         self.failure = reported_error(": ".join(str(word) for word in (code, said) if word)) if failed else None
         self.events.append(fields)
+        if self.on_call is not None and not fields.get("partial"):
+            self._tell_calls(fields.get("content"), self.on_call)
         return None
+
+    @staticmethod
+    def _tell_calls(content: Any, tell: Callable[[FunctionCall], None]) -> None:
+        with contextlib.suppress(ValidationError):  # what is no content shows at the end of the turn
+            for part in Content.model_validate(content or {}).parts or ():
+                if part.function_call is not None:
+                    tell(part.function_call)
 
     def invocation(self, sent: Content, name: str) -> Invocation | AttemptError:
         """Return the turn as the workers' protocol has it, so that both drivers read events by the same rules."""
@@ -321,28 +347,12 @@ def _is_final(event: dict[str, Any]) -> bool:
     return not has_tools and not event.get("partial") and not ran_code
 
 
-async def _stream_data(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield the data of each server-sent event, and lines that are none: those are errors."""
-    lines: list[str] = []
-    async for line in response.aiter_lines():
-        if line.startswith("data:"):
-            lines.append(line[5:].removeprefix(" "))
-        elif not line and lines:
-            yield "\n".join(lines)
-            lines = []
-        elif line and not lines and not line.startswith((":", "event:", "id:", "retry:")):
-            yield line
-    if lines:
-        yield "\n".join(lines)
-
-
 @dataclass
 class AdkServerAgent:
     """An ``AgentDriver``."""
 
     server: AgentServer
     names: tuple[str, ...]
-    _connection: ServerConnection | None = None
     _app: str = ""
     _dialect: _Dialect = field(default_factory=_Dialect)
 
@@ -355,21 +365,20 @@ class AdkServerAgent:
         apps = await session.ask("GET", "/list-apps")
         await session.close()
         if isinstance(apps, AttemptError):
-            return await self.server.explain(apps)
+            return await connection.explain(apps)
         if not isinstance(apps, list) or not all(isinstance(app, str) for app in apps):
             return _unreadable("/list-apps is no list of names")
         app = choose_app(apps, self.names)
         if isinstance(app, AttemptError):
             return app
-        self._connection, self._app = connection, app
+        self._app = app
         return self.server.conditions()
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        if self._connection is None:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
-        if failure := await self.server.ensure_running():
-            return failure
-        session = AdkServerSession(self._connection, self.server, self._app, self._dialect)
+        connection = await self.server.connect()
+        if isinstance(connection, AttemptError):
+            return connection
+        session = AdkServerSession(connection, self.server, self._app, self._dialect)
         try:
             failure = await session.begin(request)
         except BaseException:
@@ -401,4 +410,4 @@ def choose_app(apps: Iterable[str], names: Iterable[str]) -> str | AttemptError:
 
 def make_adk_server_agent(context: DriverContext) -> AdkServerAgent:
     """Return the driver of an agent with ``driver: adk_server``."""
-    return AdkServerAgent(AgentServer(context), (context.agent.name, context.agent.path.name))
+    return AdkServerAgent(AgentServer(context, spreads=True), (context.agent.name, context.agent.path.name))

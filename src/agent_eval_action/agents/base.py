@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.runtime import Log
 from agent_eval_action.processes.fork_server import ForkServers
-from agent_eval_action.results.evalset import Content, Invocation, PastEvent
+from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent, Replay
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 
@@ -29,7 +29,8 @@ class SessionRequest:
     ``alone``: the worker that held this session before was killed; run it where no other session can suffer from it,
     and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one, and ``messages`` are
     those the user will send, () where they are not known before. ``history``: events that the session holds before its
-    first turn.
+    first turn. ``on_call`` is called with each tool call while a turn goes on, by drivers that see it then.
+    ``replay``: what models are to answer in place of being asked; of the ``adk`` driver alone.
     """
 
     app_name: str
@@ -40,6 +41,8 @@ class SessionRequest:
     key: AttemptKey | None = None
     history: tuple[PastEvent, ...] = ()
     messages: tuple[Content, ...] = ()
+    on_call: Callable[[FunctionCall], None] | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, slots=True)

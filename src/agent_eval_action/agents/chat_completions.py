@@ -7,7 +7,6 @@ tools itself may return what it did as ``messages`` beside ``choices``; else onl
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +19,7 @@ from agent_eval_action.agents.chat_messages import (
     Message,
     TurnMessages,
     history_messages,
+    result_messages,
     unanswered_calls,
     user_message,
 )
@@ -29,6 +29,7 @@ from agent_eval_action.agents.http_server import (
     ServerConnection,
     error_text,
     status_error,
+    stream_data,
 )
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.results.evalset import Content, Invocation
@@ -56,22 +57,19 @@ class ChatAgent:
 
     server: AgentServer
     model: str
-    _connection: ServerConnection | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
         """Start the server if there is a command; nothing is asked of it yet."""
         connection = await self.server.start()
         if isinstance(connection, AttemptError):
             return connection
-        self._connection = connection
         return self.server.conditions((self.model,) if self.model else ())
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        if self._connection is None:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
-        if failure := await self.server.ensure_running():
-            return failure
-        return ChatSession(self._connection, self.server, self.model, request)
+        connection = await self.server.connect()
+        if isinstance(connection, AttemptError):
+            return connection
+        return ChatSession(connection, self.server, self.model, request)
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -85,7 +83,9 @@ class ChatSession(HttpSession):
         self._url = completions_url(connection.url)
         self._name = uuid4().hex
         self._messages = list(history_messages(request.history))
+        self._made: list[Message] = []  # by the latest turn
         self._body: dict[str, Any] = {"model": model or server.name}
+        self.note_history(request.history)
         state = dict(request.state)
         for event in request.history:
             state.update(event.state_delta or {})
@@ -94,7 +94,13 @@ class ChatSession(HttpSession):
             self._body["metadata"] = {"session_state": json.dumps(state, ensure_ascii=False)}
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        asked = [*self._messages, user_message(content)]
+        addressed = self.addressed(content)
+        if isinstance(addressed, AttemptError):
+            return addressed
+        results = result_messages(addressed)
+        replies = [*results, *unanswered_calls([*self._made, *results])]
+        spoken = [user_message(addressed)] if len(results) < len(addressed.parts or ()) or not results else []
+        asked = [*self._messages, *replies, *spoken]
         body = json.dumps(sendable_json({**self._body, "messages": asked}), ensure_ascii=False).encode()
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
         async with self.client.stream("POST", self._url, content=body, headers=headers) as response:
@@ -104,11 +110,14 @@ class ChatSession(HttpSession):
             answer = await _read(response)
         if isinstance(answer, AttemptError):
             return answer
-        made = [
+        self._made = [
             {key: message[key] for key in _SENT_BACK if message.get(key) is not None} for message in answer.messages
         ]
-        self._messages = [*asked, *made, *unanswered_calls(made)]
-        return answer.invocation(content, f"{self._name}-{len(asked)}")
+        self._messages = [*asked, *self._made]
+        turn = answer.invocation(addressed, f"{self._name}-{len(asked)}")
+        waiting = [message["tool_call_id"] for message in unanswered_calls(self._made)]
+        self.note_calls(turn, waiting, alone=True)  # the next turn says of the others that they were not run
+        return turn
 
 
 async def _read(response: httpx.Response) -> TurnMessages | AttemptError:
@@ -235,7 +244,7 @@ async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
     streamed, rest = _StreamedMessage(), dict[str, Any]()
     finish: Any = None
     is_whole = False
-    async for data in _stream_data(response):
+    async for data in stream_data(response):
         if data.strip() == "[DONE]":
             is_whole = True
             break
@@ -260,19 +269,6 @@ async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
     return read_completion({**rest, "choices": [{"message": streamed.message(), "finish_reason": finish}]})
 
 
-async def _stream_data(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield the data of each server-sent event."""
-    lines: list[str] = []
-    async for line in response.aiter_lines():
-        if line.startswith("data:"):
-            lines.append(line[5:].removeprefix(" "))
-        elif not line and lines:
-            yield "\n".join(lines)
-            lines = []
-    if lines:
-        yield "\n".join(lines)
-
-
 def make_chat_agent(context: DriverContext) -> ChatAgent:
     """Return the driver of an agent with ``driver: openai``."""
-    return ChatAgent(AgentServer(context, "/v1"), context.agent.model or "")
+    return ChatAgent(AgentServer(context, "/v1", spreads=True), context.agent.model or "")

@@ -215,6 +215,11 @@ def _as_tool_message(result: FunctionResponse, waiting: list[tuple[str, str | No
     return {"role": "tool", "tool_call_id": identifier, "content": content}
 
 
+def result_messages(content: Content) -> list[Message]:
+    """Return the answers to calls in a user's message as messages of tools."""
+    return [_as_tool_message(part.function_response, []) for part in content.parts or () if part.function_response]
+
+
 def unanswered_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return a tool's message for each call that has none: servers refuse a conversation with calls left open."""
     answered = [message.get("tool_call_id") for message in messages if _role(message) == "tool"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -20,12 +19,17 @@ from uuid import uuid4
 from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.chat_messages import Message, TurnMessages, history_messages, tool_calls, user_message
+from agent_eval_action.agents.dataset_command import (
+    DatasetCommandAgent,
+    command_conditions,
+    make_dataset_agent,
+    takes_datasets,
+)
+from agent_eval_action.agents.turn_traces import TurnTraces
 from agent_eval_action.agents.variable_advice import with_advice, withheld_names
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
-from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import relative
 from agent_eval_action.llm.client import quoted, sendable_json
-from agent_eval_action.processes.agent_service import Program, program_log, start_program
+from agent_eval_action.processes.agent_service import Program, begin_program, program_log
 from agent_eval_action.processes.process import OutputLog
 from agent_eval_action.results.evalset import Content
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
@@ -46,7 +50,10 @@ _USAGE: Final = {
 
 
 class LineProgram:
-    """A program that answers lines with lines, one at a time. What it prints beside answers goes to the log."""
+    """A program that answers lines with lines, one at a time. What it prints beside answers goes to the log.
+
+    ``source`` names it to the receiver of spans.
+    """
 
     def __init__(
         self,
@@ -55,7 +62,10 @@ class LineProgram:
         lines: asyncio.StreamReader,
         reading: asyncio.BaseTransport,
         writer: asyncio.StreamWriter,
+        *,
+        source: str,
     ) -> None:
+        self.source = source
         self._program = program
         self._log = log
         self._lines = lines
@@ -64,13 +74,13 @@ class LineProgram:
         self._skipped = ""
 
     @classmethod
-    async def connect(cls, program: Program, log: OutputLog, limit: int) -> LineProgram:
+    async def connect(cls, program: Program, log: OutputLog, limit: int, source: str) -> LineProgram:
         """Hand the pipes of a program to the event loop. A line may have ``limit`` bytes."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit)
         reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.stdout)
         writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.stdin)
         program.stdin = program.stdout = None  # they are closed with their transports
-        return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop))
+        return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop), source=source)
 
     @property
     def has_ended(self) -> bool:
@@ -160,10 +170,12 @@ class CommandAgent:
     spec: AgentRuntimeSpec
     words: tuple[str, ...]
     size: int
+    traces: TurnTraces
     _idle: list[LineProgram] = field(default_factory=list, init=False)
     _running: set[LineProgram] = field(default_factory=set, init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _log: OutputLog = field(init=False)
+    _started: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.size)
@@ -171,15 +183,12 @@ class CommandAgent:
 
     async def start(self) -> AgentConditions | AttemptError:
         """Start the first program, so that a command that cannot be run is known before a case is."""
+        await self.traces.start()
         program = await self._start_program()
         if isinstance(program, AttemptError):
             return program
         self._idle.append(program)
-        return AgentConditions(
-            agent=self.spec.name,
-            path=relative(self.spec.path.resolve(), self.spec.workspace.resolve()),
-            environment=f"the command `{shlex.join(self.words)[:_SHOWN]}`",
-        )
+        return command_conditions(self.spec, self.words)
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         await self._slots.acquire()
@@ -206,6 +215,7 @@ class CommandAgent:
     async def stop(self) -> None:
         self._idle.clear()
         await asyncio.gather(*(self._end(program) for program in tuple(self._running)), return_exceptions=True)
+        await self.traces.stop()
         self._log.close()
 
     async def _take(self, *, alone: bool) -> LineProgram | AttemptError:
@@ -217,21 +227,13 @@ class CommandAgent:
         return await self._start_program()
 
     async def _start_program(self) -> LineProgram | AttemptError:
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(start_program, self.spec, self.words, self._log, None, pipes=True)
-        )
-        try:
-            started = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(AgentEnvironmentError, OSError):
-                await asyncio.to_thread((await starting).stop, 0.0)
-            raise
-        except AgentEnvironmentError as error:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=error.message, traceback=error.hint or "")
-        except OSError as error:
-            message = f"the command `{shlex.join(self.words)[:_SHOWN]}` cannot be started: {error}"
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        program = await LineProgram.connect(started, self._log, self.spec.limits.turn_bytes)
+        self._started += 1
+        source = f"program-{self._started}"
+        variables = self.traces.variables(source)
+        started = await begin_program(self.spec, self.words, self._log, variables, pipes=True)
+        if isinstance(started, AttemptError):
+            return started
+        program = await LineProgram.connect(started, self._log, self.spec.limits.turn_bytes, source)
         self._running.add(program)
         return program
 
@@ -279,14 +281,14 @@ class CommandSession:
             "state": self._state,
         }
         started, began = time.time(), time.monotonic()
+        trace = self._agent.traces.begin(source=self._program.source)
         usable, self._usable = self._usable, False  # a turn that is given up leaves an answer behind
-        timeout_s = self._agent.spec.timeout_s
+        answer: dict[str, Any] | AttemptError | None = None
         try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._program.ask(request)
-        except TimeoutError:
-            message = f"the turn took longer than timeout_s ({timeout_s:g} s){self._program.skipped}"
-            return AttemptError(kind=ErrorKind.TIMEOUT, message=message, turn=number)
+            answer = await self._ask(self._program, request | ({"traceparent": trace.traceparent} if trace else {}))
+        finally:
+            if trace and (not isinstance(answer, dict) or answer.get("error")):
+                trace.abandon()
         if isinstance(answer, AttemptError):
             return with_advice(answer.model_copy(update={"turn": number}), self._withheld)
         self._usable = usable
@@ -299,7 +301,17 @@ class CommandSession:
         self._messages = [*self._messages, user_message(content), *(dict(message) for message in turn.messages)]
         made = turn.invocation(content, f"{self._names['session_id']}-{number}")
         timing = {"creation_timestamp": started, "duration": round(time.monotonic() - began, 6)}
-        return TurnDone(made.model_copy(update=timing))
+        made = made.model_copy(update=timing)
+        return TurnDone(await self._agent.traces.add(made, trace) if trace else made)
+
+    async def _ask(self, program: LineProgram, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
+        timeout_s = self._agent.spec.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await program.ask(request)
+        except TimeoutError:
+            message = f"the turn took longer than timeout_s ({timeout_s:g} s){program.skipped}"
+            return AttemptError(kind=ErrorKind.TIMEOUT, message=message)
 
     async def close(self) -> SessionEnd | AttemptError:
         """Give the program back. The state is known where an answer had one."""
@@ -364,7 +376,10 @@ def _result_text(result: Any) -> str:
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
-def make_command_agent(context: DriverContext) -> CommandAgent:
-    """Return the driver of a configured agent."""
+def make_command_agent(context: DriverContext) -> CommandAgent | DatasetCommandAgent:
+    """Return the driver of a configured agent: by lines, or by datasets where the command has places for them."""
+    words = tuple(context.agent.command or ())
+    if takes_datasets(words):
+        return make_dataset_agent(context, words)
     size = context.agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
-    return CommandAgent(runtime_spec(context), tuple(context.agent.command or ()), size)
+    return CommandAgent(runtime_spec(context), words, size, TurnTraces(context))

@@ -1,8 +1,9 @@
-"""Recordings that other tools made: sessions and results of google-adk, and traces of agents-cli."""
+"""Recordings of other tools: sessions and results of google-adk, traces of agents-cli, and OTLP JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,27 +12,36 @@ from pydantic import ValidationError
 
 from agent_eval_action.diagnostics.reader import Source
 from agent_eval_action.errors import EvalFileError, ResultsError
-from agent_eval_action.formats.adk_results import SUFFIX, read_results
+from agent_eval_action.formats.adk_results import SUFFIX, AdkResults, read_results
 from agent_eval_action.formats.adk_sessions import AdkSession, is_session
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.results.evalset import Content, DatasetCase, Invocation
 from agent_eval_action.results.run_result import AttemptError, AttemptKey, ErrorKind
+from agent_eval_action.telemetry.conversations import recorded_conversations
+from agent_eval_action.telemetry.otlp import OtlpError, Telemetry, read_otlp_file
 
 _FOLDERS: Final = (".", ".adk/eval_history", "artifacts/traces")
 """Where the tools leave their files, under the folder that is named."""
+_KINDS: Final = ("*.json", "*.jsonl")
+_OTLP: Final = re.compile(rb'^\s*\{\s*"resource_?(Spans|spans|Logs|logs)"')
+_BEGINNING: Final = 4096
 _MAX_FILES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedConversation:
-    """One conversation as a tool kept it. ``eval_set`` is "" where the tool does not know of one."""
+    """One conversation as a tool kept it. ``eval_set`` is "" where the tool does not know of one.
+
+    ``is_trace``: agents-cli kept it, which makes another file in each run.
+    """
 
     case: str
     turns: tuple[Invocation, ...]
     eval_set: str = ""
     final_state: dict[str, Any] | None = None
     error: AttemptError | None = None
+    is_trace: bool = False
 
     def answers(self, messages: Sequence[Content]) -> bool:
         """Whether the user said the same."""
@@ -46,21 +56,35 @@ class ForeignRecordings:
 
     @classmethod
     def of_folder(cls, folder: Path) -> ForeignRecordings:
-        """Read every file that a tool left. Raises ResultsError for results of google-adk that cannot be read."""
-        paths = sorted({path for name in _FOLDERS for path in (folder / name).glob("*.json") if path.is_file()})
+        """Read every file that a tool left. Raises ResultsError for unreadable results of google-adk, or spans."""
+        listed = {path for name in _FOLDERS for kind in _KINDS for path in (folder / name).glob(kind)}
+        paths = sorted(path for path in listed if path.is_file())
         if len(paths) > _MAX_FILES:
             raise ResultsError(f"{folder} holds {len(paths):,} files of recordings, more than {_MAX_FILES:,}")
         results = [read_results(path) for path in paths if path.name.endswith(SUFFIX)]
         found: list[RecordedConversation] = []
         for result in sorted(results, key=lambda result: result.creation_timestamp):
-            for case in result.eval_case_results:
-                turns = tuple(turn.actual_invocation for turn in case.eval_metric_result_per_invocation)
-                state = case.session_details.state if case.session_details else None
-                found.append(RecordedConversation(case.eval_id, turns, result.eval_set_id, state))
-        for path in paths:
-            if not path.name.endswith(SUFFIX):
-                found += _read(path)
+            found += _of_results(result)
+        exported = [path for path in paths if _is_otlp(path)]
+        found += _newest(
+            made
+            for path in paths
+            if path.suffix == ".json" and not path.name.endswith(SUFFIX) and path not in exported
+            for made in _read(path)
+        )
+        if exported:
+            found += _traced(exported)
         return cls(tuple(found))
+
+    @classmethod
+    def of_file(cls, path: Path) -> ForeignRecordings:
+        """Read one file. Raises ResultsError and EvalFileError for one that cannot be read."""
+        if path.name.endswith(SUFFIX):
+            return cls(tuple(_of_results(read_results(path))))
+        if _is_otlp(path):
+            return cls(tuple(_traced([path])))
+        Source.read(path, workspace=None, error=EvalFileError)
+        return cls(tuple(_read(path)))
 
     def find(self, key: AttemptKey, messages: Sequence[Content]) -> RecordedConversation | None:
         """Return the recording of an attempt: by the case's id, else by equal messages; repeats in their order."""
@@ -70,6 +94,48 @@ class ForeignRecordings:
         same = [made for made in found or self.conversations if messages and made.answers(messages)]
         found = same or found
         return found[key.repeat] if key.repeat < len(found) else None
+
+
+def _newest(conversations: Iterable[RecordedConversation]) -> Iterator[RecordedConversation]:
+    """Of the traces of a case the last: agents-cli adds a file per run, ``traces_<time>.json``, and keeps the old ones.
+
+    Cases without an id are numbered in each dataset anew, so those whose user says something else are another case.
+    """
+    traces: dict[tuple[str, ...], RecordedConversation] = {}
+    for made in conversations:
+        if made.is_trace:
+            traces[made.case, *(turn.user_content.text for turn in made.turns)] = made
+        else:
+            yield made
+    yield from traces.values()
+
+
+def _is_otlp(path: Path) -> bool:
+    """Whether a file is of OTLP JSON, by its beginning: such files may be large."""
+    try:
+        with path.open("rb") as file:
+            return _OTLP.search(file.read(_BEGINNING)) is not None
+    except OSError:
+        return False
+
+
+def _traced(paths: Sequence[Path]) -> Iterator[RecordedConversation]:
+    """The conversations of all files together: a turn's spans and log records may lie in several."""
+    parts = []
+    for path in paths:
+        try:
+            parts.append(read_otlp_file(path))
+        except (OSError, OtlpError) as error:
+            raise ResultsError(f"{path} cannot be read: {error}") from error
+    for name, turns in recorded_conversations(Telemetry.joined(parts)):
+        yield RecordedConversation(name, turns)
+
+
+def _of_results(result: AdkResults) -> Iterator[RecordedConversation]:
+    for case in result.eval_case_results:
+        turns = tuple(turn.actual_invocation for turn in case.eval_metric_result_per_invocation)
+        state = case.session_details.state if case.session_details else None
+        yield RecordedConversation(case.eval_id, turns, result.eval_set_id, state)
 
 
 def _read(path: Path) -> Iterator[RecordedConversation]:
@@ -82,7 +148,7 @@ def _read(path: Path) -> Iterator[RecordedConversation]:
             eval_set = AGENTS_CLI.read(Reading(source, path.stem))
             for case in eval_set.eval_cases if eval_set else ():
                 if isinstance(case, DatasetCase) and case.recorded:
-                    yield RecordedConversation(case.eval_id, case.recorded)
+                    yield RecordedConversation(case.eval_id, case.recorded, is_trace=True)
     except (EvalFileError, ValidationError, RecursionError):
         return
 

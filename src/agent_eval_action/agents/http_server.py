@@ -8,12 +8,14 @@ import json
 import random
 import re
 import shlex
+import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache, partial
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -21,6 +23,7 @@ import httpx
 
 from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import DriverContext, SessionEnd, TurnDone
+from agent_eval_action.agents.turn_traces import TurnTraces
 from agent_eval_action.agents.variable_advice import advice_for, with_advice, withheld_names
 from agent_eval_action.environments.runtime import AgentLimits
 from agent_eval_action.environments.variables import agent_environ
@@ -30,15 +33,15 @@ from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.llm.providers.base import retry_after
 from agent_eval_action.llm.rate_limit import Limiter
 from agent_eval_action.processes.agent_service import AgentService
-from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.evalset import Content, Invocation, PastEvent
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.worker.agent_eval_worker_calls import OpenCalls
 
 LONGEST_REFUSAL_S: Final = 120.0
 """How long a turn waits in all for a server that refuses it for its rate. It is no time of the turn."""
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 30.0
-_KEPT_CONNECTIONS: Final = 100
 _ERROR_BYTES: Final = 64 << 10
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _UNAVAILABLE: Final = frozenset(
@@ -93,10 +96,17 @@ def is_this_machine(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Those of this machine, which take a twentieth of a second to read."""
+    return httpx.create_ssl_context()
+
+
 class _BoundedStream(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int, closed: Callable[[], None]) -> None:
         self._stream = stream
         self._limit = limit
+        self._closed: Callable[[], None] | None = closed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
@@ -107,35 +117,73 @@ class _BoundedStream(httpx.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        try:
+            await self._stream.aclose()
+        finally:
+            closed, self._closed = self._closed, None
+            if closed:
+                closed()
 
 
 class ServerConnection:
-    """The connections to one agent's server, and the rate that it lets requests through, learnt for all sessions."""
+    """The connections to one agent's server, and the rate that it lets requests through, learnt for all sessions.
 
-    def __init__(self, url: str, headers: Mapping[str, str], sessions: int, body_limit: int | None = None) -> None:
+    Each connection has a pool of its own: for each request httpx looks at every connection of a pool, which with many
+    sessions takes most of our processor time. ``service`` is what a command started, ``source`` its name to the
+    receiver of spans.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        sessions: int,
+        *,
+        body_limit: int | None = None,
+        service: AgentService | None = None,
+        source: str = "agent",
+    ) -> None:
         self.url = url
+        self.service = service
+        self.source = source
         self.headers = dict(headers)
         self.limiter = Limiter(sessions)
         self.body_limit = body_limit or AgentLimits().turn_bytes
-        self._transport = httpx.AsyncHTTPTransport(
-            proxy=_proxy_for(url),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS),
-        )
+        self._proxy = _proxy_for(url)
+        self._transports: list[httpx.AsyncHTTPTransport] = []
+        self._idle: list[httpx.AsyncHTTPTransport] = []
 
     async def send(self, request: httpx.Request) -> httpx.Response:
         """Send a request once. The body of the response is bounded while it is read."""
         request.headers["accept-encoding"] = "identity"
-        response = await self._transport.handle_async_request(request)
+        if not self._idle:
+            self._idle.append(httpx.AsyncHTTPTransport(verify=_certificates(), proxy=self._proxy))
+            self._transports += self._idle
+        transport = self._idle.pop()
+        give_back = partial(self._idle.append, transport)
+        try:
+            response = await transport.handle_async_request(request)
+        except BaseException:
+            give_back()
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - an asynchronous transport's is
+        response.stream = _BoundedStream(response.stream, self.body_limit, give_back)
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await response.aclose()
             raise AnswerTooLargeError("the server compresses its answer, which it was asked not to do")
-        if isinstance(response.stream, httpx.AsyncByteStream):
-            response.stream = _BoundedStream(response.stream, self.body_limit)
         return response
 
+    async def explain(self, error: AttemptError) -> AttemptError:
+        """Return the error of a turn, or what explains it: the server is not that of the command, or has ended."""
+        return (await self.disowned() or await self.service.explain(error)) if self.service else error
+
+    async def disowned(self) -> AttemptError | None:
+        """Return an error where another process listens on the port of the server that the command started."""
+        return await self.service.disowned() if self.service else None
+
     async def close(self) -> None:
-        await self._transport.aclose()
+        for transport in self._transports:
+            await transport.aclose()
 
 
 def _proxy_for(url: str) -> str | None:
@@ -149,7 +197,7 @@ def _proxy_for(url: str) -> str | None:
 class TurnTransport(httpx.AsyncBaseTransport):
     """The transport of one session: it waits where the server refuses requests for their rate.
 
-    ``headers`` are added to each request. ``throttled`` counts refusals of the turn; what they cost is added to
+    ``headers`` are added to each request of the turn. ``throttled`` counts its refusals; what they cost is added to
     ``deadline``.
     """
 
@@ -223,6 +271,21 @@ async def _beginning(response: httpx.Response) -> bytes:
     return body
 
 
+async def stream_data(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of each server-sent event, and lines that are of none: servers report errors by them."""
+    lines: list[str] = []
+    async for line in response.aiter_lines():
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            yield "\n".join(lines)
+            lines = []
+        elif line and not lines and not line.startswith((":", "event:", "id:", "retry:")):
+            yield line
+    if lines:
+        yield "\n".join(lines)
+
+
 def error_text(body: bytes) -> str:
     """Return what an error's body says, as far as it may be shown: its message, or the text unless it is a page."""
     text = body[:_ERROR_BYTES].decode("utf-8", "replace")
@@ -278,7 +341,8 @@ def request_error(error: BaseException, address: str) -> AttemptError:
 async def answers_http(url: str) -> bool:
     """Whether a server answers requests, whatever it answers."""
     try:
-        async with httpx.AsyncClient(trust_env=False, timeout=None) as client, client.stream("GET", url):  # noqa: S113 - who waits has a limit
+        client = httpx.AsyncClient(trust_env=False, timeout=None, verify=_certificates())  # noqa: S113 - who waits has a limit
+        async with client, client.stream("GET", url):
             return True
     except httpx.HTTPError:
         return False
@@ -287,39 +351,50 @@ async def answers_http(url: str) -> bool:
 class AgentServer:
     """The server of an agent: where it is or what starts it, what it is sent, and how long a turn may take.
 
-    ``path`` is where a server that a command started is asked.
+    ``path`` is where a server that a command started is asked. With ``spreads`` a command is started ``workers`` times,
+    and sessions are spread over these servers.
     """
 
-    def __init__(self, context: DriverContext, path: str = "") -> None:
+    def __init__(self, context: DriverContext, path: str = "", *, spreads: bool = False) -> None:
         self.name = context.agent.name
         self.timeout_s = context.agent.timeout_s
         self.withheld = withheld_names(context.environ, tuple(context.agent.env))
         self.context = context
-        self._connection: ServerConnection | None = None
+        self.traces = TurnTraces(context)
+        self._connections: list[ServerConnection] = []
         self._path = path
-        command = context.agent.command
-        self._service = AgentService(runtime_spec(context), command, answers_http) if command else None
+        command, size = context.agent.command or (), (context.agent.workers or 1) if spreads else 1
+        spec = runtime_spec(context)
+        self._services = [AgentService(spec, command, answers_http) for _ in range(size if command else 0)]
+        self._opened = 0
 
     async def start(self) -> ServerConnection | AttemptError:
-        """Return the connection to the server. One with a command answers by then; one with an address is not asked."""
-        agent = self.context.agent
+        """Return a connection to the server. One with a command answers by then; one with an address is not asked."""
+        agent, sessions = self.context.agent, self.context.settings.concurrency
         try:
             headers = fill_headers(agent.headers, agent_variables(self.context), self.withheld)
         except HeadersError as error:
             return AttemptError(kind=ErrorKind.CREDENTIALS, message=str(error))
-        if failure := await self.ensure_running():
-            return with_advice(failure, self.withheld)
-        url = self._service.url + self._path if self._service else agent.url or ""
-        self._connection = ServerConnection(url, headers, self.context.settings.concurrency)
-        return self._connection
+        if self._services:
+            await self.traces.start()
+        for number, service in enumerate(self._services, 1):
+            service.variables = self.traces.variables(f"server-{number}")
+        for failure in await asyncio.gather(*(service.start() for service in self._services)):
+            if failure:
+                return with_advice(failure, self.withheld)
+        self._connections = [
+            ServerConnection(service.url + self._path, headers, sessions, service=service, source=f"server-{number}")
+            for number, service in enumerate(self._services, 1)
+        ] or [ServerConnection(agent.url or "", headers, sessions)]
+        return self._connections[0]
 
-    async def ensure_running(self) -> AttemptError | None:
-        """Start the server of a command again where it has ended; return why that fails."""
-        return await self._service.start() if self._service else None
-
-    async def explain(self, error: AttemptError) -> AttemptError:
-        """Return the error of a turn, or that the server of the command has ended, where it has."""
-        return await self._service.explain(error) if self._service else error
+    async def connect(self) -> ServerConnection | AttemptError:
+        """Return the connection for a new session, to the next of the servers: started again where it has ended."""
+        if not self._connections:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        connection = self._connections[self._opened % len(self._connections)]
+        self._opened += 1
+        return (await connection.service.start() if connection.service else None) or connection
 
     def conditions(self, models: tuple[str, ...] = ()) -> AgentConditions:
         """Return what is known of the agent's environment."""
@@ -331,12 +406,12 @@ class AgentServer:
         return AgentConditions(agent=self.name, path=path, environment=environment, models=models)
 
     async def stop(self) -> None:
-        """Close the connections and end the server of the command."""
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
-        if self._service is not None:
-            await self._service.stop()
+        """Close the connections, end the server of the command, and then what receives its spans."""
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            await connection.close()
+        await asyncio.gather(*(service.stop() for service in self._services))
+        await self.traces.stop()
 
 
 class HttpSession(ABC):
@@ -344,17 +419,53 @@ class HttpSession(ABC):
 
     def __init__(self, connection: ServerConnection, server: AgentServer) -> None:
         self.address = shown_address(connection.url)
+        self.connection = connection
         self.transport = TurnTransport(connection)
         # The turn's own limit holds instead of the client's.
         self.client = httpx.AsyncClient(
             transport=self.transport, headers=connection.headers, timeout=httpx.Timeout(None), trust_env=False
         )
         self.server = server
+        self._open_calls = OpenCalls()
         self._turns = 0
+
+    def addressed(self, content: Content) -> Content | AttemptError:
+        """Return a message whose answers to calls have the ids of the open calls that they are for."""
+        parts = content.parts or ()
+        answers = [part.function_response for part in parts if part.function_response]
+        try:
+            found = iter(self._open_calls.answer((answer.id, answer.name) for answer in answers))
+        except LookupError as error:
+            return AttemptError(kind=ErrorKind.NOT_ASKED, message=quoted(str(error)))
+        addressed = (
+            part.model_copy(update={"function_response": answer.model_copy(update={"id": next(found)})})
+            if (answer := part.function_response)
+            else part
+            for part in parts
+        )
+        return content.model_copy(update={"parts": tuple(addressed)}) if answers else content
+
+    def note_history(self, history: Iterable[PastEvent]) -> None:
+        """Take the calls that a history leaves without an answer for the ones that wait for the user."""
+        past = (event.content.model_dump(mode="json", exclude_none=True) for event in history if event.content)
+        self._open_calls = OpenCalls(past)
+
+    def note_calls(self, turn: Invocation, waiting: Collection[Any], *, alone: bool = False) -> None:
+        """Note which calls of a turn wait for the user, by their ids. ``alone``: those before it wait no longer."""
+        if alone:
+            self._open_calls = OpenCalls()
+        for call in turn.tool_calls():
+            if call.id and call.id in waiting:
+                self._open_calls.add(call.id, call.name or "")
 
     @abstractmethod
     async def exchange(self, content: Content) -> Invocation | AttemptError:
         """Send a message and return the turn. Exceptions of requests may pass."""
+
+    @property
+    def conversation(self) -> str:
+        """The server's own name of the session, which spans may carry; "" if it has none."""
+        return ""
 
     async def abandon(self) -> None:  # noqa: B027 - most protocols have nothing to cancel: the connection is closed
         """End what the server still does for a turn that nobody waits for."""
@@ -362,8 +473,11 @@ class HttpSession(ABC):
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
         started, began = time.time(), time.monotonic()
+        trace = self.server.traces.begin(self.conversation, self.connection.source)
+        answered = False
         try:
-            turn = await self._exchange_in_time(content)
+            turn = await self._exchange_in_time(content, {"traceparent": trace.traceparent} if trace else {})
+            answered = not isinstance(turn, AttemptError)
         except TimeoutError:
             await self.abandon()
             message = f"the turn took longer than timeout_s ({self.server.timeout_s:g} s)"
@@ -371,17 +485,23 @@ class HttpSession(ABC):
         except asyncio.CancelledError:
             await self.abandon()
             raise
+        finally:
+            if trace and not answered:
+                trace.abandon()
         if isinstance(turn, AttemptError):
-            turn = await self.server.explain(turn)
+            turn = await self.connection.explain(turn)
             return with_advice(turn.model_copy(update={"turn": number}), self.server.withheld)
         seconds = round(time.monotonic() - began, 6)
         update = {"creation_timestamp": started, "duration": seconds}
-        return TurnDone(turn.model_copy(update=update), self.transport.throttled)
+        turn = turn.model_copy(update=update)
+        if stolen := await self.connection.disowned():
+            return stolen.model_copy(update={"turn": number})
+        return TurnDone(await self.server.traces.add(turn, trace) if trace else turn, self.transport.throttled)
 
-    async def _exchange_in_time(self, content: Content) -> Invocation | AttemptError:
+    async def _exchange_in_time(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
         """Make the turn. Raises TimeoutError where it takes too long."""
         async with asyncio.timeout(self.server.timeout_s) as deadline:
-            self.transport.begin_turn(deadline, {})
+            self.transport.begin_turn(deadline, headers)
             try:
                 return await self.exchange(content)
             except (TimeoutError, asyncio.CancelledError):
@@ -389,7 +509,7 @@ class HttpSession(ABC):
             except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
                 return request_error(error, self.address)
             finally:
-                self.transport.deadline = None
+                self.transport.deadline, self.transport.headers = None, {}
 
     async def close(self) -> SessionEnd | AttemptError:
         """Free the session. The protocol has no state that could be read."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
-
-from pydantic import ConfigDict, ValidationError
+from typing import TYPE_CHECKING, BinaryIO
 
 from agent_eval_action.agents.base import (
     AgentSession,
@@ -17,14 +15,14 @@ from agent_eval_action.agents.base import (
     SessionRequest,
     TurnDone,
 )
-from agent_eval_action.agents.foreign_recordings import ForeignRecordings
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import ConfigError, ResultsError
-from agent_eval_action.folders import OutputFolder
-from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.evalset import Content, Invocation
-from agent_eval_action.results.run_result import AgentConditions, ArmName, Attempt, AttemptError, AttemptKey, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines_of, parse_attempt
+from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, AttemptKey, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, key_of_line, line_at, lines_of, open_lines, parse_attempt
+
+if TYPE_CHECKING:
+    from agent_eval_action.agents.foreign_recordings import ForeignRecordings
 
 _Key = tuple[str, str, int]
 
@@ -38,16 +36,21 @@ class RecordedAgent:
     workspace: Path | None = None
     _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
     _file: BinaryIO | None = None
+    _path: Path = Path(ATTEMPTS)
     _foreign: ForeignRecordings | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
-        path = self.folder / ATTEMPTS
+        path = self._path = self.folder / ATTEMPTS
+        conditions = AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
         try:
-            if not path.exists() and (foreign := ForeignRecordings.of_folder(self.folder)).conversations:
-                self._foreign = foreign
-                return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
-            self._file = OutputFolder.at(self.folder, self.workspace).read(ATTEMPTS)
+            if not path.exists():
+                from agent_eval_action.agents.foreign_recordings import ForeignRecordings  # noqa: PLC0415 - protobuf
+
+                if (foreign := ForeignRecordings.of_folder(self.folder)).conversations:
+                    self._foreign = foreign
+                    return conditions
+            self._file = open_lines(path, self.workspace)
             for number, offset, line in lines_of(self._file):
                 if (key := _attempt_key(path, number, line)) is not None:
                     self._offsets[key] = (number, offset)
@@ -55,10 +58,10 @@ class RecordedAgent:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
         except OSError as error:
             return _unreadable(path, error)
-        return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
+        return conditions
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        key, path = request.key, self.folder / ATTEMPTS
+        key = request.key
         if self._foreign is not None and key is not None:
             return _foreign_session(self._foreign, key, request.messages)
         place = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
@@ -66,9 +69,9 @@ class RecordedAgent:
             return _not_recorded(key)
         number, offset = place
         try:
-            return RecordedSession(parse_attempt(path, number, line_at(self._file, offset)))
+            return RecordedSession(parse_attempt(self._path, number, line_at(self._file, offset)))
         except OSError as error:
-            return _unreadable(path, error)
+            return _unreadable(self._path, error)
 
     async def stop(self) -> None:
         """Close the recording; nothing runs."""
@@ -84,23 +87,9 @@ def make_recorded_agent(context: DriverContext) -> RecordedAgent:
     return RecordedAgent(context.agent.name, context.agent.recording, context.workspace)
 
 
-class _RecordedKey(Frozen):
-    """What of a line says which attempt it is; the rest is validated when the attempt is replayed."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    eval_set: str
-    case: str
-    repeat: int = 0
-    arm: ArmName = "head"
-
-
 def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
     """Return which attempt a line is; None for one of the base commit's agent: that is not this agent's."""
-    try:
-        key: _RecordedKey | Attempt = _RecordedKey.model_validate_json(line)
-    except ValidationError:
-        key = parse_attempt(path, number, line)
+    key = key_of_line(line) or parse_attempt(path, number, line).key
     return (key.eval_set, key.case, key.repeat) if key.arm == "head" else None
 
 

@@ -13,13 +13,11 @@ from typing import Any, Final
 from agent_eval_action.agents.base import ConversationEnd
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.llm.budget import SIMULATED_USER
-from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmRequest, Message
-from agent_eval_action.llm.prompts import read_prompt
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmRequest, Message, read_prompt
 from agent_eval_action.results.evalset import (
     Content,
     ConversationScenario,
     Invocation,
-    InvocationEvents,
     Part,
     Persona,
     PersonaBehavior,
@@ -149,10 +147,8 @@ def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
 
 
 def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, Any]]:
-    data = turn.intermediate_data
-    events = data.invocation_events if isinstance(data, InvocationEvents) else ()
     yield from _texts("user", turn.user_content)
-    for part in (part for event in events if event.content for part in event.content.parts or ()):
+    for part in (part for event in turn.events for part in event.parts):
         if part.text and not part.thought:
             yield {"from": "agent", "text": part.text}
         elif function_calls and part.function_call:

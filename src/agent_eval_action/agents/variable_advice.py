@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.config.job_variables import is_job_variable
-from agent_eval_action.config.walk import TooManyEntries, files_below
+from agent_eval_action.config.walk import texts_below
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
@@ -35,18 +36,8 @@ _CREDENTIALS: Final = (
 
 def names_in_code(folder: Path) -> frozenset[str]:
     """Return the variables that Python files below a folder ask for by name; nothing is imported."""
-    found: set[str] = set()
-    try:
-        for path in files_below(folder, max_entries=_FILES):
-            if path.suffix == ".py":
-                try:
-                    with path.open("rb") as file:
-                        found |= {name.decode() for name in _READ_VARIABLE.findall(file.read(_BYTES))}
-                except OSError:
-                    continue
-    except TooManyEntries:
-        pass  # the names found so far are still true
-    return frozenset(found)
+    texts = texts_below(folder, (".py",), max_entries=_FILES, size=_BYTES)
+    return frozenset(name.decode() for _, text in texts for name in _READ_VARIABLE.findall(text))
 
 
 def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozenset[str]:
@@ -62,8 +53,8 @@ def advice_for(names: Collection[str]) -> str:
     if not names:
         return ""
     ordered = sorted(names)
-    shown = ", ".join(ordered[:_LISTED]) + (f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else "")
     verb, what = ("is", "it") if len(ordered) == 1 else ("are", "them")
+    shown = shortlist(ordered, _LISTED)
     return f"{shown} {verb} set here but not passed to the agent: add {what} to `env:` of the agent"
 
 

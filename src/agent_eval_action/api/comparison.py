@@ -23,12 +23,14 @@ from agent_eval_action.reports import results_json
 from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.history import History, Record
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
-from agent_eval_action.run.grade_results_import import (
+from agent_eval_action.run.foreign_results import (
+    GOOGLE_ADK,
     GRADED_BY,
     align_graded,
+    align_names,
     holds_grade_results,
     import_grade_results,
+    import_results,
     newest_of_folder,
     read_grade_results,
     with_missing_cases,
@@ -55,7 +57,7 @@ class ComparisonInput:
 
     @property
     def of_adk(self) -> bool:
-        return self.result.conditions.tool_version == TOOL
+        return self.result.conditions.tool_version == GOOGLE_ADK
 
     @property
     def of_agents_cli(self) -> bool:
@@ -68,7 +70,9 @@ class ComparisonInput:
             return ComparisonInput(align_graded(self.result, other.result.sets), notes=(*self.notes, note))
         if not self.of_adk or other.of_adk:
             return self
-        note = f"cases of {TOOL}'s results are known by their names alone: it does not keep their whole definition"
+        note = (
+            f"cases of {GOOGLE_ADK}'s results are known by their names alone: it does not keep their whole definition"
+        )
         return ComparisonInput(align_names(self.result, other.result.sets), notes=(*self.notes, note))
 
     def sets(self) -> tuple[SetSnapshot, ...]:
@@ -115,7 +119,9 @@ def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
         raise ResultsError(f"there is nothing at {path}", hint=_ACCEPTED)
     if graded := [file for file in foreign if holds_grade_results(_beginning(file))]:
         if len(graded) < len(foreign):
-            raise ResultsError(f"{path} names results of {GRADED_BY} and of {TOOL}", hint="name those of one tool")
+            raise ResultsError(
+                f"{path} names results of {GRADED_BY} and of {GOOGLE_ADK}", hint="name those of one tool"
+            )
         newest = (f"of the results in {path} the newest is read: {graded[0].name}",) if path.is_dir() else ()
         return ComparisonInput(import_grade_results([read_grade_results(file) for file in graded]), notes=newest)
     if foreign:

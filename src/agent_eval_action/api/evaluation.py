@@ -21,9 +21,9 @@ from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.api.shards import read_shards, read_wave
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
-from agent_eval_action.baseline.measured_base import PASSES
+from agent_eval_action.baseline.rerun import PASSES
 from agent_eval_action.ci import Job
-from agent_eval_action.config.discovery import Discovery, discover
+from agent_eval_action.config.discovery import Discovery, column_mappings, discover
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.criteria import warm_up
@@ -64,16 +64,17 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.merge import JoinedShards, MergedRun, join_shards
 from agent_eval_action.run.models import NOT_MEASURED, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.run_gate import RunGate
 from agent_eval_action.run.shards import (
     CaseSeconds,
+    JoinedShards,
     ShardPart,
     Wave,
     configuration_digest,
+    join_shards,
     refuse_combinations,
     share_limits,
     wave_of,
@@ -93,8 +94,9 @@ class RunContext:
 
     ``repeats`` goes over the settings' (a baseline is made with more). ``flags`` are the command's as typed; the base
     commit's settings are read with the same. ``job`` is what CI says about the run. ``while_agents_start`` is called
-    in a thread while nobody waits. ``hide_secrets`` is called with secrets before anything that may hold them is
-    emitted.
+    in a thread while nobody waits. ``fork_servers`` may be those of other runs. ``hide_secrets`` is called with secrets
+    before anything that may hold them is emitted. ``unaffected``: agents whose attempts are resumed although files of
+    the checkout have changed.
     """
 
     environ: Mapping[str, str]
@@ -108,8 +110,10 @@ class RunContext:
     cwd: Path | None = None
     job: Job = field(default_factory=Job)
     while_agents_start: Callable[[], None] = lambda: None
+    fork_servers: ForkServers = field(default_factory=ForkServers)
     redaction: Redaction = field(default_factory=Redaction)
     hide_secrets: Callable[[Iterable[str]], None] | None = None
+    unaffected: frozenset[str] = frozenset()
 
     @property
     def may_lack_credentials(self) -> bool:
@@ -183,7 +187,7 @@ class Measurement:
     ``shard``: which part of a run this is; it is not decided. ``joined``: the parts that this run is made of.
     """
 
-    orchestrator: Orchestrator | MergedRun
+    orchestrator: Orchestrator | JoinedShards
     gate: RunGate
     plan: Plan
     functions: resources.BaseMetricFunctions | None
@@ -197,8 +201,7 @@ class Measurement:
             started_at, seconds = self.joined.started_at or started_at, seconds + self.joined.seconds
         result = self.orchestrator.result(started_at, seconds)
         if self.shard is not None:  # whether a case can be left out for want of credentials is decided for all of them
-            lacking = {"lacking": tuple(dict.fromkeys(self.gate.missing.values()))}
-            conditions = result.conditions.model_copy(update=lacking)
+            conditions = result.conditions.model_copy(update={"lacking": self.gate.missing})
             return result.model_copy(update={"shard": self.shard, "conditions": conditions})
         result = self.gate.without_unanswered(result)
         return result if self.joined is None else result.model_copy(update={"merge": self.joined.block})
@@ -308,7 +311,6 @@ class Evaluation:
         return wave_of(step, joined, known.seconds, scope.settings.concurrency, target)
 
     async def _divided(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
-        """Return the scope of one shard, with its part of the limits."""
         if (path := scope.settings.wave) is not None:
             wave = await asyncio.to_thread(read_wave, path)
             part = ShardPart.of_wave(plan, shard, wave, path)
@@ -318,22 +320,19 @@ class Evaluation:
         return replace(scope, part=part, settings=share_limits(scope.settings, shard))
 
     async def _join(self, scope: _Scope, plan: Plan) -> tuple[_Scope, JoinedShards]:
-        """Return the scope with what the shards have measured."""
-        settings = scope.settings
+        settings, conditions = scope.settings, scope.conditions
         given, unreadable = await asyncio.to_thread(read_shards, settings.merge, settings.workspace)
-        commit = scope.conditions.commit
-        joined = await asyncio.to_thread(join_shards, given, unreadable, plan, commit, Meter.for_run(settings))
-        conditions = scope.conditions.model_copy(update={"agents": joined.agents})
-        return replace(scope, joined=joined, conditions=conditions), joined
+        joined = await asyncio.to_thread(join_shards, given, unreadable, plan, conditions, Meter.for_run(settings))
+        return replace(scope, joined=joined, conditions=joined.conditions), joined
 
     async def _settled(self, scope: _Scope, joined: JoinedShards, plans: _Plans) -> Measurement | None:
         """Return the measurement of a merged run of which nothing more is run; None where the gate wants more."""
         own, plan = plans
-        gate, run = self._gate(scope, plan, joined.lacking), MergedRun(joined, scope.conditions)
+        gate = self._gate(scope, plan, joined.lacking)
         step = await self._wanted(scope, joined, gate)
         if not isinstance(step, Stop):
             return None
-        run.settle(step, self._base_commit(scope, gate))
+        joined.settle(step, self._base_commit(scope, gate))
         if not joined.complete:
             self.context.stop.request(RunStatus.INCOMPLETE)
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
@@ -341,13 +340,13 @@ class Evaluation:
             functions.tree.release()
         with TranscriptWriter(scope.out) as writer:
             await asyncio.to_thread(joined.copy_transcripts, writer)
-        return Measurement(run, gate, own, functions, scope.session.without_records(), joined=joined)
+        return Measurement(joined, gate, own, functions, scope.session.without_records(), joined=joined)
 
     async def _wanted(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
         """Return what the gate wants next of a merged run, or why it stops."""
         control = scope.settings.baseline.store != "rerun"
         asked = gate if self._asks_gate(gate) else None
-        return await asyncio.to_thread(MergedRun(joined, scope.conditions).next_step, asked, control=control)
+        return await asyncio.to_thread(joined.next_step, asked, control=control)
 
     def _asks_gate(self, gate: RunGate) -> bool:
         return gate.adaptive or (self.context.repeats is None and gate.asks_base_for_withheld)
@@ -365,7 +364,7 @@ class Evaluation:
             adaptive=scope.conditions.adaptive and scope.part is None,
             may_lack_credentials=context.may_lack_credentials,
             withheld=context.job.withheld,
-            missing={text: text for text in lacking},
+            missing=tuple(lacking),
         )
 
     async def _read_scope(self) -> _Scope | RunResult:
@@ -387,7 +386,8 @@ class Evaluation:
         hide(resources.agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
         context.note((*context.notes, *found.notes, *change.notes), "setup")
         context.note(found.left_out)
-        hidden = hidden_files(change.settings, found, change.base_eval_files)
+        of_base = (change.known.eval_files, change.known.scoring_files) if change.known else ()
+        hidden = hidden_files(change.settings, found, *of_base)
         affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
         context.note(affected.notes)
         settings, found = affected.settings, affected.found
@@ -416,7 +416,6 @@ class Evaluation:
         )
 
     def _early_conditions(self, settings: Settings) -> Conditions:
-        """Return the conditions of a run that ends before an agent is started."""
         commit = Repository(settings.workspace, os.environ).resolve("HEAD")
         return Conditions(tool_version=__version__, commit=commit, change=self.context.job.commit)
 
@@ -461,11 +460,12 @@ class Evaluation:
                 stats.warm_up()
             context.while_agents_start()
 
-        workspace, servers = settings.workspace, ForkServers()
+        workspace, servers = settings.workspace, context.fork_servers
 
         def driver_of(agent: AgentSettings) -> AgentDriver:
-            context = DriverContext(agent, settings, environ, workspace, sandbox, say=partial(say, agent.name))
-            return AGENTS[agent.driver](replace(context, fork_servers=servers))
+            told = partial(say, agent.name)
+            context = DriverContext(agent, settings, environ, workspace, sandbox, say=told, fork_servers=servers)
+            return AGENTS[agent.driver](context)
 
         drivers = {agent.name: driver_of(agent) for agent in starting}
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
@@ -541,8 +541,8 @@ class Evaluation:
         context.warn(dict.fromkeys(f"{NOT_MEASURED}: {sentence}" for sentence in lacking.values()))
         previous = resume.PreviousAttempts(agents.provenance)
         if settings.resume:
-            folder, workspace = settings.resume, settings.workspace
-            previous = resume.load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
+            load = partial(resume.load_previous_attempts, workspace=settings.workspace, unaffected=context.unaffected)
+            previous = load(settings.resume, scope.out, plan, agents.provenance)
         context.warn(previous.warnings())
         gate = self._gate(scope, plan, dict.fromkeys((*(joined.lacking if joined else ()), *lacking.values())))
         runner = AttemptRunner(
@@ -573,8 +573,8 @@ class Evaluation:
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
         if scope.settings.baseline.store == "rerun":  # no record says which entries main has; the base's file does
-            pending = tuple(entry for entry in history.pending if entry not in scope.change.accepted)
-            history = replace(history, pending=pending)
+            known = scope.change.known.snapshot.accepted if scope.change.known else ()
+            history = replace(history, pending=tuple(entry for entry in history.pending if entry not in known))
         if not scope.partial:
             self.context.warn(str(problem) for problem in unknown(scope.session.entries, names_of(plan)))
         return history
@@ -665,9 +665,11 @@ def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
     """Find which eval files run against which agents. ``may_lack``: leave out those that are named and not there."""
+    patterns = (*settings.evals, *(pattern for agent in settings.agents for pattern in agent.evals))
+    columns = column_mappings(patterns)
 
     def app_names(path: Path) -> frozenset[str]:
-        if is_table(path):  # which name no agent, and can be long
+        if is_table(path) or path in columns:  # which name no agent, and can be long
             return frozenset()
         eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
         return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)

@@ -8,17 +8,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.diagnostics.validation import validated
 from agent_eval_action.errors import AgentEvalError, ResultsError, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.run_result import ShardProblem, ShardTrouble
-from agent_eval_action.run.merge import ShardResult
-from agent_eval_action.run.shards import Wave
+from agent_eval_action.run.shards import ShardResult, Wave
 
 _MOST_FILES: Final = 10_000
-_MOST_WAVE_BYTES: Final = 64 * 1024 * 1024
 
 
 def read_shards(paths: Sequence[Path], workspace: Path) -> tuple[list[ShardResult], list[ShardProblem]]:
@@ -54,14 +52,5 @@ def _results_files(path: Path) -> Iterator[Path]:
 
 def read_wave(path: Path) -> Wave:
     """Read the file that ``agent-eval next-wave`` wrote. Raises ResultsError."""
-    try:
-        with path.open("rb") as file:
-            return Wave.model_validate_json(file.read(_MOST_WAVE_BYTES))
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))[:80]
-        raise ResultsError(
-            f"{path} is no file of a wave: {place}: {first['msg']}", hint="`agent-eval next-wave` writes it"
-        ) from error
+    source = Source.read(path, workspace=None, error=ResultsError)
+    return validated(source, Wave, f"{path} is no file of a wave", "`agent-eval next-wave` writes it")

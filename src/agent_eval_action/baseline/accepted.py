@@ -1,23 +1,27 @@
-"""``.agent-eval/accept.yaml``: intended changes of the agent, each with its reason; read, matched, appended to."""
+"""``.agent-eval/accept.yaml``: intended changes of the agent and quarantines, each with its reason."""
 
 from __future__ import annotations
 
-import hashlib
+import datetime as dt
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.baseline.file_store import replace_committed
+from agent_eval_action.baseline.file_store import FOLDER, replace_committed
 from agent_eval_action.diagnostics.reader import Source, did_you_mean
-from agent_eval_action.errors import ConfigError, OutputError, Problem
-from agent_eval_action.results.history import Accepted, Record
+from agent_eval_action.errors import ConfigError, Problem, writing
+from agent_eval_action.results.base import json_digest
+from agent_eval_action.results.history import Accepted, Quarantine, Record
 
-ACCEPT: Final = Path(".agent-eval") / "accept.yaml"
-_KEYS: Final = ("case", "criterion", "agent", "eval_set", "reason")
+ACCEPT: Final = Path(FOLDER) / "accept.yaml"
+_KEYS: Final = ("case", "criterion", "agent", "eval_set", "reason", "owner", "until")
 _NEEDED: Final = ("case", "reason")
+_QUARANTINE: Final = ("owner", "until")
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _LONGEST: Final = 2_000
 _HEAD: Final = (
     "# Intended changes of the agent: their history starts anew at the merge. Remove entries when you like.\n"
@@ -66,7 +70,8 @@ def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[
         for word in ("case", "criterion", "agent", "eval_set"):
             value, known = getattr(accepted, word), getattr(names, word)
             if value is not None and value not in known:
-                message = f"accepts a change of nothing: there is no {word.replace('_', ' ')} {value!r}"
+                does = "quarantines nothing" if isinstance(accepted, Quarantine) else "accepts a change of nothing"
+                message = f"{does}: there is no {word.replace('_', ' ')} {value!r}"
                 hint = did_you_mean(value, known)
                 problems.append(Problem(ACCEPT, message, line, hint=hint, severity="warning"))
     return tuple(problems)
@@ -75,10 +80,16 @@ def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[
 def pending(entries: Iterable[Accepted], records: Sequence[Record]) -> tuple[Accepted, ...]:
     """Entries that no record of main carries yet: the next record starts these histories anew.
 
-    An entry that the newest record carries is spent: left in the file, it accepts nothing any more.
+    An entry that the newest record carries is spent: left in the file, it accepts nothing any more. A quarantine is
+    no accepted change.
     """
     spent = {entry.id for entry in records[0].accepted} if records else set()
-    return tuple(entry for entry in entries if entry.id not in spent)
+    return tuple(entry for entry in accepted_changes(entries) if entry.id not in spent)
+
+
+def accepted_changes(entries: Iterable[Accepted]) -> tuple[Accepted, ...]:
+    """The entries that accept a change of the agent: all but quarantines."""
+    return tuple(entry for entry in entries if not isinstance(entry, Quarantine))
 
 
 def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path) -> tuple[Accepted, ...]:
@@ -98,10 +109,8 @@ def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path)
         whole = False
     if not whole:
         raise ConfigError(f"{path} is not written as a plain list, so nothing can be added", hint="add it by hand")
-    try:
+    with writing(path):
         replace_committed(path, after, workspace)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
     return tuple(added)
 
 
@@ -125,12 +134,25 @@ def _problems(source: Source, index: int, item: Any) -> list[Problem]:
             found.append(source.problem((index, key), f"{key} must be text", hint=hint))
         elif isinstance(value, str) and len(value) > _LONGEST:
             found.append(source.problem((index, key), f"{key} is longer than {_LONGEST} characters"))
-    missing = [key for key in _NEEDED if key not in item]
-    return found + [source.problem((index,), f"needs a {key}") for key in missing]
+        elif key == "until" and isinstance(value, str) and (wrong := why_no_day(value)):
+            found.append(source.problem((index, key), f"until {wrong}", value=value[:80]))
+    needed = _NEEDED + _QUARANTINE if set(_QUARANTINE) & item.keys() else _NEEDED
+    missing = [key for key in needed if key not in item]
+    return found + [source.problem((index,), f"needs {'an' if key in _QUARANTINE else 'a'} {key}") for key in missing]
+
+
+def why_no_day(text: str) -> str:
+    """Why a text names no day; "" where it does."""
+    if not _DAY.fullmatch(text):
+        return "must be a day: YYYY-MM-DD"
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        return "is no day of the calendar"
+    return ""
 
 
 def _accepted(item: Mapping[str, str]) -> Accepted:
     """Its id is of all its words: the same change accepted for another reason is another acceptance."""
     words = {name: item[name] for name in _KEYS if item.get(name)}
-    digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-    return Accepted(id=digest[:16], **words)
+    return (Quarantine if "until" in words else Accepted)(id=json_digest(words), **words)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, WriteResult, select
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult, select
 from agent_eval_action.baseline.record_text import (
     MAX_BYTES,
     SHA_SHOWN,
@@ -22,8 +22,10 @@ from agent_eval_action.baseline.record_text import (
     record_bytes,
 )
 from agent_eval_action.config.models import Settings
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.git.remote import Pushed, Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Repository, TreeEntry
+from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused
 
@@ -49,11 +51,11 @@ _BLOB: Final = "100644"
 
 
 @dataclass(frozen=True, slots=True)
-class BranchStore:
+class BranchStore(Store):
     """``remote``: where the branch lies; None when the checkout has none that can be used."""
 
+    kind: ClassVar[StoreKind] = "branch"
     begin: ClassVar[str] = "the next run on the main branch records what it scores"
-    committed: ClassVar[bool] = False
     written_by_runs: ClassVar[bool] = True
     needs_remote: ClassVar[bool] = True
 
@@ -74,7 +76,6 @@ class BranchStore:
 
     @property
     def name(self) -> str:
-        """As reports show it."""
         return f"branch {self.branch}"
 
     @property
@@ -177,8 +178,7 @@ def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) 
     found = select(records, query)
     if not skipped:
         return found
-    more = f" and {len(skipped) - _SKIPPED_SHOWN} more" if len(skipped) > _SKIPPED_SHOWN else ""
-    note = f"skipped on {branch}: {'; '.join(skipped[:_SKIPPED_SHOWN])}{more}"
+    note = f"skipped on {branch}: {shortlist(skipped, _SKIPPED_SHOWN, separator='; ')}"
     return FoundRecords(found.records, (note, *found.notes))
 
 

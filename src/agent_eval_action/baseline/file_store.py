@@ -6,26 +6,25 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from sys import intern
 from typing import ClassVar, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, WriteResult
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult
 from agent_eval_action.baseline.record_text import baseline_text
 from agent_eval_action.config.models import Settings
-from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, shorten
-from agent_eval_action.diagnostics.validation import issues_of
-from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError, Unreadable
+from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, read_text, shorten
+from agent_eval_action.diagnostics.validation import validated
+from agent_eval_action.errors import ConfigError, ResultsError, Unreadable, writing
 from agent_eval_action.folders import OutputFolder, below
+from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import RECORD_VERSION, CaseRecord, CriterionRecord, Record
 
 FOLDER: Final = ".agent-eval"
 _ANEW: Final = "make it anew with `agent-eval baseline update`"
 _CONFLICT: Final = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
-_PROBLEMS_SHOWN: Final = 10
 _IGNORE: Final = """\
 # Reports, transcripts and caches stay out of git; what decides stays in.
 *
@@ -36,35 +35,30 @@ _IGNORE: Final = """\
 
 
 @dataclass(frozen=True, slots=True)
-class FileStore:
+class FileStore(Store):
     """One file. ``workspace``: the folder no link may lead out of; a path given outside of it is taken as meant."""
 
+    kind: ClassVar[StoreKind] = "file"
     begin: ClassVar[str] = "run `agent-eval baseline update` and commit the file it writes"
     committed: ClassVar[bool] = True
-    written_by_runs: ClassVar[bool] = False
-    needs_remote: ClassVar[bool] = False
 
     path: Path
     workspace: Path | None = None
 
     @classmethod
     def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> FileStore:  # noqa: ARG003 - the branch needs it
-        """The file that is configured."""
         return cls(settings.baseline.path, settings.workspace)
 
     @property
     def name(self) -> str:
-        """As reports show it."""
         inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
         return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
 
     def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
-        """The record in the file. Raises ResultsError when the file is no baseline."""
         record = self.read()
         return FoundRecords((record,) if record and record.cases else ())
 
     def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - a committed file is not written behind one's back
-        """Nothing: this store is written by `agent-eval baseline update` and a commit."""
         return WriteResult(False, f"{self.name} is written by `agent-eval baseline update` alone")
 
     def read(self) -> Record | None:
@@ -74,27 +68,23 @@ class FileStore:
             return None
         bound = _bound(path, self.workspace)
         try:
-            source = Source.read(path, workspace=bound, error=ResultsError)
+            text = read_text(path, workspace=bound, error=ResultsError)
+            with contextlib.suppress(ValidationError):
+                record = Record.model_validate_json(text)
+                if "schema_version" in record.model_fields_set:
+                    return _with_shared_parts(record)
+            source = Source.parse(text, path=path, error=ResultsError)  # knows lines, in several times the memory
         except ResultsError as error:
             hint = _unreadable_hint(path, bound)
             raise ResultsError(f"the baseline {error.message}", hint=hint, problems=error.problems) from None
         _refuse_foreign(source)
         message = f"{path} is not a baseline of schema version {RECORD_VERSION}"
-        try:
-            return _with_shared_parts(Record.model_validate(source.value))
-        except RecursionError:
-            problems: tuple[Problem, ...] = (Problem(path=path, message="is nested too deeply"),)
-        except ValidationError as error:
-            issues = islice(issues_of(error, source.value, Record), _PROBLEMS_SHOWN)
-            problems = tuple(source.problem(issue.at, issue.message, **issue.fields) for issue in issues)
-        raise ResultsError(message, hint=_ANEW, problems=problems)
+        return _with_shared_parts(validated(source, Record, message, _ANEW))
 
     def write(self, record: Record) -> None:
         """Replace the file in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
-        try:
+        with writing(f"the baseline {self.path}"):
             replace_committed(self.path, baseline_text(record), self.workspace)
-        except OSError as error:
-            raise OutputError(f"the baseline {self.path} cannot be written: {error.strerror or error}") from error
 
 
 def _with_shared_parts(record: Record) -> Record:

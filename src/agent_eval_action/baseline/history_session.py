@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent_eval_action.baseline import STORES, Store
-from agent_eval_action.baseline.accepted import ACCEPT, pending, read
+from agent_eval_action.baseline import STORES
+from agent_eval_action.baseline.accepted import ACCEPT, accepted_changes, pending, read
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, WriteResult, look_up
+from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, Store, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import Settings
@@ -20,7 +20,7 @@ from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.history import Accepted, History
+from agent_eval_action.results.history import Accepted, History, Quarantine
 from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
 
 _RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANUAL})
@@ -52,10 +52,13 @@ def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str |
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
     """The pairs confirmed worse than main. A pair that is only below its threshold stays: it shows main's real state.
 
-    Leaving those out too would let only lucky scores into the history.
+    Leaving those out too would let only lucky scores into the history. What a quarantine excuses is left out as well:
+    after it, the case is compared with what main had before.
     """
     return tuple(
-        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion) for pair in decision.pairs if pair.confirmed
+        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion)
+        for pair in decision.pairs
+        if pair.confirmed or pair.quarantined
     )
 
 
@@ -63,12 +66,11 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
 class HistorySession:
     """The records of main that a run is compared with, and the store that its own goes to.
 
-    ``how`` describes the commit to compare with. ``entries``: the accepted changes, with their lines.
+    ``how`` describes the commit to compare with. ``entries``: those of accept.yaml, with their lines.
     """
 
     settings: Settings
     store: Store
-    kind: StoreKind
     event: Event
     head: Commit | None
     found: FoundRecords
@@ -76,18 +78,26 @@ class HistorySession:
     entries: Mapping[Accepted, int | None]
 
     @property
-    def _accepted(self) -> tuple[Accepted, ...]:
+    def _honoured(self) -> tuple[Accepted, ...]:
         """None if the policy forbids accepting: then no history starts anew, now or at the merge."""
         return tuple(self.entries) if self.settings.policy.accept == "honour" else ()
 
     def history(self, suite: Suite | None = None) -> History:
         """The pooled history that is comparable with ``suite``, or without a suite with main's newest definitions."""
         records, rules = self.found.records, self.settings.baseline
-        accepts = pending(self._accepted, records)
+        accepts = pending(self._honoured, records)
         pooled = pool(records, suite, accepts=accepts, last=rules.runs, source=self.store.name)
-        old = age_note(pooled, dt.datetime.now(dt.UTC), rules.max_age)
+        now = dt.datetime.now(dt.UTC)
+        old = age_note(pooled, now, rules.max_age)
         notes = (*((old,) if old else ()), *self.found.notes, *pooled.notes)
-        return replace(pooled, store=self.kind, notes=notes)
+        quarantines = [entry for entry in self._honoured if isinstance(entry, Quarantine)]
+        return replace(
+            pooled,
+            store=self.store.kind,
+            notes=notes,
+            quarantines=tuple(entry for entry in quarantines if not entry.is_overdue(now)),
+            overdue=tuple(entry for entry in quarantines if entry.is_overdue(now)),
+        )
 
     def without_records(self) -> HistorySession:
         """The same once its history is made: adding a run needs no older record, and many take much memory."""
@@ -103,7 +113,7 @@ class HistorySession:
         if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
         bad = regressed(result.decision) if result.decision else ()
-        return self.store.add(record_of(result, self.head, regressed=bad, accepted=self._accepted))
+        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted_changes(self._honoured)))
 
 
 def open_history_session(
@@ -115,8 +125,7 @@ def open_history_session(
     what is on a branch, or that it cannot be reached, is noted.
     """
     repository = Repository(settings.workspace, environ)
-    kind = store_kind(settings, environ, event, base)
-    store: Store = STORES[kind].of_settings(settings, environ)
+    store: Store = STORES[store_kind(settings, environ, event, base)].of_settings(settings, environ)
     own, baseline = FileStore.of_settings(settings, environ), settings.baseline
     remote = remote_of(repository, baseline.remote, environ) if store.needs_remote else None
     query = look_up(repository, event, remote, remote_name=baseline.remote, limit=2 * baseline.runs)
@@ -126,11 +135,10 @@ def open_history_session(
             note = f"the {own.name} that this change adds is not used: main's scores are on {store.name}"
             found = replace(found, notes=(*found.notes, note))
         else:
-            kind, store, found = "file", own, _records_of_base(own, base)
+            store, found = own, _records_of_base(own, base)
     return HistorySession(
         settings=settings,
         store=store,
-        kind=kind,
         event=event,
         head=repository.head(),
         found=found,

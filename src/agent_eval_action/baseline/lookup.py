@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
+from agent_eval_action.config.models import Settings
 from agent_eval_action.git.base_commit import WALK, Event, ask_remote, resolve_base
 from agent_eval_action.git.remote import ORIGIN, Remote
 from agent_eval_action.git.repository import Commit, Repository
+from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import Record
 
 
@@ -51,6 +55,41 @@ class FoundRecords:
 
     records: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class Store(ABC):
+    """A place that holds records of main.
+
+    ``kind``: its name in the settings.
+    ``begin``: how a baseline comes to be there, for hints; backticks mark names.
+    ``committed``: it is a file of the checkout, so a change is compared with what its base commit has of it.
+    ``written_by_runs``: runs of main add their records; otherwise only people write it, if anybody does.
+    ``needs_remote``: its records may be of commits that a shallow clone lacks, which the remote is asked for.
+    """
+
+    kind: ClassVar[StoreKind]
+    begin: ClassVar[str]
+    committed: ClassVar[bool] = False
+    written_by_runs: ClassVar[bool] = False
+    needs_remote: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> Self:
+        """The store that is configured."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As reports show it."""
+
+    @abstractmethod
+    def records(self, query: RecordQuery) -> FoundRecords:
+        """The records to compare a run with. Raises ResultsError when a file the user keeps is no baseline."""
+
+    @abstractmethod
+    def add(self, record: Record) -> WriteResult:
+        """Keep one run of main. A failure is noted, not raised: the verdict stands without it."""
 
 
 def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import statistics
 from collections import Counter
@@ -14,10 +13,10 @@ from typing import Any, Final
 from agent_eval_action.baseline.record_text import shrink_to_limit
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.git.repository import Commit
+from agent_eval_action.results.base import text_digest
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import TurnBrief, Unit
 from agent_eval_action.results.history import (
-    DIGEST_LENGTH,
     Accepted,
     BaselineAgent,
     CaseRecord,
@@ -102,7 +101,7 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
         if case is not None:
             after[case.key] = case
     spent = _spent(old, result, accepted)
-    ran = {kept_key(CaseKey(owner.agent, owner.eval_set, case.case)) for owner in result.sets for case in owner.cases}
+    ran = {kept_key(key) for key, _ in result.keyed_cases()}
     complete = result.status is RunStatus.COMPLETE
     left = tuple(key for key in sorted(before.keys() - ran) if not (complete and result.conditions.covers(key.agent)))
     after |= {key: before[key] for key in left}
@@ -326,5 +325,4 @@ def _short(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     if len(text) <= _OPTION_LIMIT:
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
-    return f"{shorten(value, _OPTION_LIMIT // 4)} sha256:{digest}"
+    return f"{shorten(value, _OPTION_LIMIT // 4)} sha256:{text_digest(text)}"

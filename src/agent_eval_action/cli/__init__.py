@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
+from typing import Any
 
 from agent_eval_action.errors import AgentEvalError, ExitCode
 
@@ -59,12 +61,14 @@ def _run() -> int:
     # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 50, 100)
+    gc.freeze()
     from agent_eval_action.cli import log
 
     log.guard_streams()
-    from agent_eval_action.cli.app import app
+    from agent_eval_action.cli.app import app, forget_other_commands
 
+    forget_other_commands(sys.argv[1:2])
     try:
         app()
     except SystemExit as ended:  # typer's own: usage errors, --help, typer.Exit
@@ -74,6 +78,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         log.error("the run was interrupted")
+        _print_json({"message": "interrupted", "exit_code": int(ExitCode.INTERRUPTED)})
         return ExitCode.INTERRUPTED
     return ExitCode.PASS
 
@@ -88,12 +93,13 @@ def _report(error: Exception) -> ExitCode:
     if isinstance(error, AgentEvalError):
         text = f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}"
         if sys.stderr.isatty():  # else every line stays whole, and what draws is not imported
-            from agent_eval_action.cli.console import print_line
+            from agent_eval_action.cli.log import print_line
 
             print_line(text, lines=True, limit=20_000)
         else:
             print(text, file=sys.stderr)
         log.no_verdict(str(error))
+        _print_json(error.fields)
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return ExitCode.PASS
@@ -111,7 +117,18 @@ def _report(error: Exception) -> ExitCode:
     # what broke may be about an agent's text, which is then in the traceback
     print(log.terminal(log.redaction.text(issue), 100_000, lines=True), file=sys.stderr)
     log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
+    _print_json({"message": f"{type(error).__name__}: {error}", "exit_code": int(ExitCode.BUG)})
     return ExitCode.BUG
+
+
+def _print_json(error: Mapping[str, Any]) -> None:
+    """Print an error on stdout too, where the caller asked for JSON and has got none."""
+    if "--json" in sys.argv:
+        import json
+
+        from agent_eval_action.cli import log
+
+        print(json.dumps({"error": log.redaction.value(dict(error))}, indent=1))
 
 
 def _flushed(code: int) -> int:

@@ -1,68 +1,103 @@
-"""``agent-eval accept``: writes intended changes of the agent into .agent-eval/accept.yaml."""
+"""``agent-eval accept`` and ``update``: what main and the cases expect, as a change of the agent is meant to be.
+
+``accept`` writes intended changes and quarantines into .agent-eval/accept.yaml. ``update`` shows what a case expects
+against what the agent did, and writes the eval file as the user decides.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import difflib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import termios
+import tty
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
+
+from rich.text import Text
 
 from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.cli.console import print_line
-from agent_eval_action.cli.last_run import read_last_run
-from agent_eval_action.cli.session import settings_for
+from agent_eval_action.capture import EvalFile
+from agent_eval_action.capture.cases import (
+    ExpectedTurn,
+    expected_turns,
+    most_frequent,
+    proposed_turns,
+    same_turns,
+)
+from agent_eval_action.capture.conversations import attempts_of_run
+from agent_eval_action.cli import log
+from agent_eval_action.cli.log import console, print_line, print_wrapped
+from agent_eval_action.cli.outputs import read_last_run
+from agent_eval_action.cli.session import plan_of, settings_for
+from agent_eval_action.config.criteria import UserSimulatorConfig
+from agent_eval_action.config.discovery import DiscoveredSet
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
-from agent_eval_action.errors import UsageError
+from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.errors import AgentEvalError, ExitCode, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import ReportInput
-from agent_eval_action.reports.next_steps import next_steps
-from agent_eval_action.reports.prose import listed
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.verdict import next_steps
+from agent_eval_action.reports.view import NOT_GREEN, CaseView, Group
+from agent_eval_action.results.decision import PairChange
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.history import Quarantine
+from agent_eval_action.results.run_result import Attempt, CaseKey, RunResult
+from agent_eval_action.results.trajectory import format_call
+from agent_eval_action.run.plan import planned_digest
 
 _NAMES_SHOWN = 8
 
 
-def accept_named(named: Mapping[str, Sequence[str]], reason: str, config: str | None) -> None:
+def accept_named(
+    named: Mapping[str, Sequence[str]], reason: str, config: str | None, quarantine: Mapping[str, str] | None = None
+) -> None:
     """Accept the cases that are named. ``named``: values of ``case``, ``criterion``, ``agent`` and ``eval_set``.
+
+    ``quarantine``: ``owner`` and ``until`` where the cases are set aside instead.
 
     Raises UsageError for a name that the suite, as its files have it, does not have.
     """
+    if quarantine is not None:
+        _refuse_day(quarantine["until"])
     settings = settings_for({"config": config}).settings
-    names = names_of(Loader(settings.workspace).plan(discover_eval_files(settings), 1))
+    names = names_of(plan_of(settings))
     for word, values in named.items():
         known = getattr(names, word)
         for value in values:
             if value not in known:
-                hint = did_you_mean(value, known) or f"known: {listed(sorted(known)[:_NAMES_SHOWN], len(known))}"
+                hint = did_you_mean(value, known) or f"known: {shortlist(sorted(known), _NAMES_SHOWN)}"
                 raise UsageError(f"there is no {word.replace('_', ' ')} {value!r}", hint=hint)
     if not named["case"]:
         raise UsageError("no case is named", hint="agent-eval accept CASE …, or --worse for all that got worse")
     where = {word: named[word][0] for word in ("agent", "eval_set") if named[word]}
     criteria = [{"criterion": name} for name in named["criterion"]] or [{}]
     cases = named["case"]
-    _append(settings, [{"case": case, **one, **where, "reason": reason} for one in criteria for case in cases])
+    _append(
+        settings,
+        [{"case": case, **one, **where, "reason": reason, **(quarantine or {})} for one in criteria for case in cases],
+    )
 
 
 def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
     """Accept every pair that got worse in a finished run, by default the last one."""
     settings = settings_for({"config": config}).settings
     result = read_last_run(settings, results)
-    times = Counter(case.case for owner in result.sets for case in owner.cases)
-    entries = [
-        {
-            "case": pair.case,
-            "criterion": pair.criterion,
-            # only where another case has the same name
-            **({"agent": pair.agent, "eval_set": pair.eval_set} if times[pair.case] > 1 else {}),
-            "reason": reason,
-        }
-        for pair in worse_pairs(ReportInput(result).decision)
-    ]
-    if entries:
-        _append(settings, entries)
+    if worse := worse_pairs(ReportInput(result).decision):
+        _append(settings, _entries(result, worse, reason))
     else:
         print_line("nothing got worse in that run, so there is nothing to accept")
     for step in next_steps(result):
@@ -72,16 +107,289 @@ def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
                 print_line(f"  {place}")
 
 
-def _append(settings: Settings, entries: Sequence[Mapping[str, str]]) -> None:
+def _entries(result: RunResult, accepted_of: Iterable[PairChange | CaseKey], reason: str) -> Iterator[dict[str, str]]:
+    """Entries of accept.yaml; with agent and eval set where another case has the same name."""
+    times = Counter(case.case for owner in result.sets for case in owner.cases)
+    for one in accepted_of:
+        criterion = {"criterion": one.criterion} if isinstance(one, PairChange) else {}
+        where = {"agent": one.agent, "eval_set": one.eval_set} if times[one.case] > 1 else {}
+        yield {"case": one.case, **criterion, **where, "reason": reason}
+
+
+def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
+    """Write entries into accept.yaml, and say which."""
+    entries = list(entries)
     path = settings.workspace / ACCEPT
     added = accepted.append(path, entries, workspace=settings.workspace)
     shown = relative(path, settings.workspace)
     for entry in added:
-        print_line(f"accepted: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
+        until = f" until {entry.until}" if isinstance(entry, Quarantine) else ""
+        does = "quarantined" if until else "accepted"
+        print_line(f"{does}{until}: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
     if left := len(entries) - len(added):
         already = "change is in it already" if left == 1 else "changes are in it already"
         print_line(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
     if added:
-        print_line(
-            f"{shown}: {plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
-        )
+        kept = f"{plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
+        if isinstance(added[0], Quarantine):
+            kept = f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
+        print_line(f"{shown}: {kept}")
+
+
+def _refuse_day(until: str) -> None:
+    if why := accepted.why_no_day(until):
+        raise UsageError(f"--until {until!r} {why}", hint="for example --until 2027-01-31")
+    if until < dt.datetime.now(dt.UTC).date().isoformat():
+        raise UsageError(f"--until {until} is over already", hint="name the last day on which the case may fail")
+
+
+_LINES_SHOWN: Final = 40
+_OF_CALLS: Final = ("trajectory", "tool", "call", "route")
+"""Parts of the names of criteria that look at calls."""
+_SIGNS: Final = {"-": "red", "+": "green", " ": "dim"}
+_QUESTION: Final = "a accept · s skip · e edit · q quit "
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """A case whose agent did something else than the file expects. ``alike`` of ``runs`` did what is ``proposed``."""
+
+    key: CaseKey
+    file: EvalFile
+    line: int | None
+    expected: tuple[ExpectedTurn, ...]
+    proposed: tuple[ExpectedTurn, ...]
+    alike: int
+    runs: int
+
+
+def update_command(
+    cases: Sequence[str], results: Path | None, config: str | None, *, every: bool, yes: bool, reason: str
+) -> ExitCode:
+    """Show each difference and write what is accepted. Exit 0; 2 where nobody can be asked; 130 after Ctrl-C.
+
+    ``every``: also of cases that were green. ``yes``: nobody is asked.
+    """
+    settings = settings_for({"config": config}).settings
+    result = read_last_run(settings, results)
+    folder = settings.out if results is None else results
+    wanted = _wanted(result, cases, every=every)
+    attempts = attempts_of_run(folder if folder.is_dir() else folder.parent, wanted.keys(), settings.workspace)
+    found = list(_differences(settings, wanted, attempts))
+    if not found:
+        print_line("what the agent did is what these cases expect: there is nothing to update")
+        return ExitCode.PASS
+    review = _Review(settings, found)
+    try:
+        code = review.accept_all() if yes else review.ask()
+    except KeyboardInterrupt:
+        print_line("")
+        code = ExitCode.INTERRUPTED
+    finally:
+        review.finish(result, wanted, reason or "what the case expects was updated")
+    return code
+
+
+def _wanted(result: RunResult, cases: Sequence[str], *, every: bool) -> dict[CaseKey, CaseView]:
+    """The cases that were asked for: by name, all of them, else those that were not green."""
+    views = {view.key: view for view in ReportInput(result).view.cases if view.result is not None}
+    if not cases:
+        return {key: view for key, view in views.items() if every or view.group in NOT_GREEN}
+    known = {key.case for key in views}
+    for name in cases:
+        if name not in known:
+            raise UsageError(f"the last run has no case {name!r}", hint=did_you_mean(name, known))
+    return {key: view for key, view in views.items() if key.case in cases}
+
+
+def _differences(
+    settings: Settings, wanted: Mapping[CaseKey, CaseView], attempts: Mapping[CaseKey, Sequence[Attempt]]
+) -> Iterator[_Difference]:
+    """What differs, in the order of the files; what cannot be compared is said."""
+    left = {*wanted}
+    for found in discover_eval_files(settings, may_lack=True).sets:
+        keys = {key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
+        left -= keys
+        if keys:
+            yield from _of_set(settings, found, {key.case: wanted[key] for key in keys}, attempts)
+    if left:
+        print_line(f"{plural(len(left), 'case')} of that run {'is' if len(left) == 1 else 'are'} in no eval file now")
+
+
+def _of_set(
+    settings: Settings,
+    found: DiscoveredSet,
+    wanted: Mapping[str, CaseView],
+    attempts: Mapping[CaseKey, Sequence[Attempt]],
+) -> Iterator[_Difference]:
+    file = EvalFile.of(found, settings.workspace)
+    for case in file.load().eval_set.eval_cases:
+        view = wanted.get(case.eval_id)
+        if view is None or view.result is None or case.conversation_scenario is not None:
+            continue
+        made = [attempt for attempt in attempts.get(view.key, ()) if attempt.error is None]
+        if not made:
+            print_line(f"{case.eval_id}: the agent gave no answer in that run", style="yellow")
+        elif made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
+            print_line(f"{case.eval_id}: the case is another than in that run: run it again", style="yellow")
+        elif (difference := _difference(view.key, file, case, made)) is not None:
+            yield difference
+
+
+def _difference(key: CaseKey, file: EvalFile, case: EvalCase, made: Sequence[Attempt]) -> _Difference | None:
+    index, alike = most_frequent([attempt.turns for attempt in made])
+    expected = expected_turns(case)
+    names = {score.criterion for score in made[index].scores}
+    calls_count = any(part in name for name in names for part in _OF_CALLS)
+    proposed = proposed_turns(expected, made[index].turns, calls_count=calls_count)
+    if same_turns(expected, proposed):
+        return None
+    return _Difference(key, file, case.line, expected, proposed, alike, len(made))
+
+
+@dataclass
+class _Review:
+    """The differences, one after the other, and what became of them."""
+
+    settings: Settings
+    found: Sequence[_Difference]
+    written: list[_Difference] = field(default_factory=list)
+
+    def ask(self) -> ExitCode:
+        """Ask for a key at each difference; where nobody can be asked, only show them."""
+        can_ask = sys.stdin is not None and sys.stdin.isatty()
+        for number, difference in enumerate(self.found, 1):
+            self._show(difference, number)
+            if can_ask and not self._decide(difference):
+                return ExitCode.PASS
+        if can_ask:
+            return ExitCode.PASS
+        raise UsageError("nothing is written, because nobody can be asked here", hint="--yes accepts what is shown")
+
+    def accept_all(self) -> ExitCode:
+        """Accept every difference, each file written once."""
+        for number, difference in enumerate(self.found, 1):
+            self._show(difference, number)
+        refused = False
+        for path in dict.fromkeys(difference.file.path for difference in self.found):
+            mine = {one.key.case: one for one in self.found if one.file.path == path}
+            refusals = next(iter(mine.values())).file.replace_many({name: one.proposed for name, one in mine.items()})
+            self.written += [one for name, one in mine.items() if name not in refusals]
+            for name, why in refusals.items():
+                refused = True
+                print_line(f"{name} is left as it is: {why}", style="red")
+        return ExitCode.USAGE if refused else ExitCode.PASS
+
+    def finish(self, result: RunResult, views: Mapping[CaseKey, CaseView], reason: str) -> None:
+        """Say what was written, and accept it as intended where a baseline has these cases."""
+        counts = Counter(relative(one.file.path, self.settings.workspace) for one in self.written)
+        for path, count in counts.items():
+            print_line(f"{path}: {plural(count, 'case')} updated")
+        if left := len(self.found) - len(self.written):
+            print_line(f"{plural(left, 'case')} left as {'it is' if left == 1 else 'they are'}")
+        decision = result.decision
+        if decision is None or decision.baseline is None or decision.accept == "ignore":
+            return
+        known = [one.key for one in self.written if views[one.key].group is not Group.NEW]
+        if known:
+            _append(self.settings, _entries(result, known, reason))
+
+    def _decide(self, difference: _Difference) -> bool:
+        """Ask until the difference is accepted or skipped; False to ask no more."""
+        while True:
+            print_line(_QUESTION, style="bold")
+            key = _pressed_key()
+            if key == "a":
+                self._write(difference)
+                return True
+            if key == "s":
+                return True
+            if key in {"q", "", "\x1b", "\x04"}:
+                return False
+            if key == "e":
+                difference = _edited(difference)
+                self._show(difference)
+
+    def _write(self, difference: _Difference) -> None:
+        try:
+            difference.file.replace_expectations(difference.key.case, difference.proposed)
+        except AgentEvalError as error:
+            print_line(str(error), style="red", lines=True)
+        else:
+            self.written.append(difference)
+
+    def _show(self, difference: _Difference, number: int = 0) -> None:
+        place = fmt.place(relative(difference.file.path, self.settings.workspace), difference.line)
+        count = f"{number}/{len(self.found)}  " if number else ""
+        print_line(f"\n{count}{difference.key.case}  {place}", style="bold", lines=True)
+        if difference.alike < difference.runs:
+            said = f"{difference.alike} of {difference.runs} runs did this; they differ among themselves"
+            print_line(said, style="yellow", indent=2)
+        for turn, (before, after) in enumerate(zip(difference.expected, difference.proposed, strict=True), 1):
+            if before.comparable != after.comparable:
+                title = f"turn {turn}: " if len(difference.expected) > 1 else ""
+                print_line(f"{title}{before.user}", indent=2, limit=200)
+                _show_lines(_turn_lines(before, after))
+
+
+def _turn_lines(before: ExpectedTurn, after: ExpectedTurn) -> Iterator[str]:
+    """Lines of a diff: a sign, a blank, the text."""
+    calls = [[format_call(call, 400) for call in turn.calls or ()] for turn in (before, after)]
+    if calls[0] != calls[1]:
+        yield from _diff(*calls)
+    elif before.comparable[0] != after.comparable[0]:  # the difference is beyond what is shown
+        yield from (f"- {line}" for line in calls[0])
+        yield from (f"+ {line}" for line in calls[1])
+    yield from _diff(*((turn.answer or "").splitlines() for turn in (before, after)))
+
+
+def _diff(before: list[str], after: list[str]) -> Iterator[str]:
+    if before != after:
+        for tag, *at in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            kept = tag == "equal"
+            yield from (f"{' ' if kept else '-'} {line}" for line in before[at[0] : at[1]])
+            yield from () if kept else (f"+ {line}" for line in after[at[2] : at[3]])
+
+
+def _show_lines(lines: Iterable[str]) -> None:
+    out, shown = console(), list(lines)
+    for line in shown[:_LINES_SHOWN]:
+        print_wrapped(out, Text(log.terminal(f"{line[0]} {line[2:]}", 1_000), style=_SIGNS[line[0]]), 4)
+    if len(shown) > _LINES_SHOWN:
+        print_line(f"… {plural(len(shown) - _LINES_SHOWN, 'line')} more", indent=4)
+
+
+def _edited(difference: _Difference) -> _Difference:
+    """The difference as the user's editor leaves it; as it was where that says nothing."""
+    text = json.dumps([turn.to_json() for turn in difference.proposed], indent=2, ensure_ascii=False) + "\n"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        turns = json.loads(_from_editor(editor, text))
+        edited = tuple(turn.changed_by(new) for turn, new in zip(difference.proposed, turns, strict=True))
+    except OSError as error:
+        print_line(f"the editor {editor} cannot be started: {error.strerror or error}", style="red")
+        return difference
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        print_line(f"that cannot be used: {error}", style="red")
+        return difference
+    return replace(difference, proposed=edited)
+
+
+def _from_editor(editor: str, text: str) -> str:
+    """The text as the editor leaves it. Raises OSError, and ValueError for what is no UTF-8."""
+    with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
+        file = Path(folder, "expected.json")
+        file.write_text(text, encoding="utf-8")
+        subprocess.run([*shlex.split(editor), str(file)], check=False)  # noqa: S603 - the user's own editor
+        return file.read_text(encoding="utf-8")
+
+
+def _pressed_key() -> str:
+    """One key of the terminal, "" at its end. Ctrl-C interrupts as ever."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        return os.read(descriptor, 32).decode("utf-8", "replace").lower()
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

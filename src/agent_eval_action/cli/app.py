@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -24,7 +25,6 @@ app = typer.Typer(
     help="Decide whether a change makes an agent worse: run its eval sets, score them, compare with a baseline.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
     cls=HelpfulGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -37,17 +37,33 @@ WHAT_TO_RUN = "What to run"  # a topic of the table of options
 Command = Callable[..., None]
 ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
+
+
+def _case_names() -> list[str]:
+    from agent_eval_action.cli.eval_files import case_names
+
+    return case_names()
+
+
+def _eval_files() -> list[str]:
+    from agent_eval_action.cli.eval_files import eval_files
+
+    return eval_files()
+
+
 EvalSets = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="EVALSET[:case,…]",
         help="Eval files to run, some of their cases after a colon; none: all.",
         rich_help_panel=WHAT_TO_RUN,
+        autocompletion=_eval_files,
     ),
 ]
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say also how the run is set up, and list every file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show the verdict and what blocks, nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout, errors too.")]
 EvalSetOption = Annotated[
     list[str] | None,
     typer.Option("--evalset", metavar="EVALSET[:case,…]", help="The eval files that the shards were given."),
@@ -68,21 +84,30 @@ class _WithOptions:
         texts = {name: "false" if value is True else value for name, value in flags.items()}
         self._command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
 
-    @property
+    @functools.cached_property
+    def own_parameters(self) -> list[inspect.Parameter]:
+        """Those of the command that are no options of the table."""
+        own = inspect.signature(self._command, eval_str=True).parameters.values()
+        return [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "flags"]
+
+    @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        """What typer reads."""
-        own = [p for p in inspect.signature(self._command, eval_str=True).parameters.values() if p.name != "flags"]
-        parameters = [*(p.replace(kind=p.KEYWORD_ONLY) for p in own), *map(_parameter, self._options())]
-        return inspect.Signature(parameters)
+        """What typer reads, twice."""
+        return inspect.Signature([*self.own_parameters, *map(_parameter, self._options())])
 
     def _options(self) -> list[Option]:
         # the table takes longer to read than all of --help, which needs it for no command but the one that is called
-        name = self._command.__name__
-        if not {name.replace("_", "-"), *name.split("_")} & set(sys.argv):
+        name = self._command.__name__.rstrip("_")
+        if not {name.replace("_", "-"), *name.split("_")} & {*sys.argv, *_words_to_complete()}:
             return []
         from agent_eval_action.config.options import OPTIONS
 
         return [o for o in OPTIONS if o.info.has_flag and (not self._only or o.name in self._only)]
+
+
+def _words_to_complete() -> list[str]:
+    """The command line that a shell asks to complete, as typer's scripts for bash and for the others hand it over."""
+    return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
 def with_options(*only: str) -> Callable[[Command], Command]:
@@ -127,6 +152,36 @@ def _root(
     """Decide whether a change makes an agent worse."""
 
 
+@_command("Set up", "agent-eval init  # asks at most three questions", "agent-eval init --yes --ci gitlab")
+def init(
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found and the defaults.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that differ; without it their difference is shown.")
+    ] = False,
+    ci: Annotated[
+        str | None,
+        typer.Option("--ci", metavar="NAME", help="github, gitlab, jenkins, azure or bitbucket; by default as found."),
+    ] = None,
+    public: Annotated[
+        bool | None, typer.Option("--public/--private", help="Whether forks send pull requests.", show_default=False)
+    ] = None,
+    capture: Annotated[
+        bool | None,
+        typer.Option(
+            "--capture/--no-capture",
+            help="Where no eval case is: ask the agent three messages and keep its answers as cases.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write the configuration, the workflow and the first cases for the agents of this project."""
+    from agent_eval_action.cli.init import init_command
+
+    raise typer.Exit(init_command(ci, yes=yes, force=force, public=public, capture=capture))
+
+
 @_command(
     "Measure and decide",
     "agent-eval run  # every case",
@@ -150,45 +205,72 @@ def run(  # noqa: PLR0917 - typer makes an option of each
     ] = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run eval sets against the agent, compare with the baseline, write reports, decide."""
     selectors = tuple(evalsets or ())
     if worse and last_failed:
         raise UsageError("--worse and --last-failed exclude each other", hint="--last-failed has the worse cases too")
     if worse or last_failed:
-        from agent_eval_action.cli.console import print_line
-        from agent_eval_action.cli.last_run import cases_of_last_run
+        from agent_eval_action.cli.log import print_line
+        from agent_eval_action.cli.outputs import cases_of_last_run
         from agent_eval_action.cli.session import settings_for
 
         selectors, sentence = cases_of_last_run(settings_for(flags).settings, selectors, worse=worse)
         if not quiet:
             print_line(sentence)
-    raise typer.Exit(_run(flags, selectors, verbose=verbose, quiet=quiet))
+    raise typer.Exit(_run(flags, selectors, verbose=verbose, quiet=quiet, as_json=as_json))
 
 
-def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quiet: bool) -> int:
-    from agent_eval_action.cli.outputs import finish, output_folder
-    from agent_eval_action.cli.session import evaluated, settings_for, verbosity_of
-    from agent_eval_action.cli.shards import finish_shard
-    from agent_eval_action.run.shards import refuse_combinations
+def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quiet: bool, as_json: bool) -> int:
+    from agent_eval_action.agents.adk import prestart
+    from agent_eval_action.config.loader import resolve
+    from agent_eval_action.processes.fork_server import ForkServers
 
-    resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
-    settings, verbosity = resolved.settings, verbosity_of(verbose=verbose, quiet=quiet)
-    refuse_combinations(settings)
+    resolved, job = resolve(flags=flags, environ=os.environ, cwd=Path.cwd()), detect(os.environ).job(os.environ)
+    settings = resolved.settings
+    with contextlib.closing(ForkServers()) as servers:
+        if not job.event.is_change:  # what a change has installed must not run before its rules are read
+            prestart(settings, os.environ, servers)
+        from agent_eval_action.cli.output_folder import output_folder
+        from agent_eval_action.cli.session import checked, evaluated, verbosity_of
+        from agent_eval_action.run.shards import refuse_combinations
 
-    def comment() -> str:
-        from agent_eval_action.cli.comment import post_comment  # imports httpx
+        verbosity = verbosity_of(verbose=verbose, quiet=quiet)
+        refuse_combinations(checked(resolved).settings)
 
-        return post_comment(result, settings, job)
+        def comment() -> str:
+            from agent_eval_action.cli.comment import post_comment  # imports httpx
 
-    running = evaluated(resolved, selectors, flags=flags, job=job, verbosity=verbosity)
-    with output_folder(settings), running as result:
-        return finish_shard(result, settings) if settings.shard else finish(result, settings, comment, verbosity)
+            return post_comment(result, settings, job)
+
+        running = evaluated(resolved, selectors, flags=flags, job=job, verbosity=verbosity, servers=servers)
+        with output_folder(settings), running as result:
+            from agent_eval_action.cli.outputs import finish, print_results  # imported while the agents started
+            from agent_eval_action.cli.shards import finish_shard
+
+            code = finish_shard(result, settings) if settings.shard else finish(result, settings, comment, verbosity)
+            if as_json:
+                print_results(result)
+            return code
+
+
+@_command(
+    "Measure and decide",
+    "agent-eval watch  # run again what a saved file affects",
+    "agent-eval watch evals/booking.evalset.json --agent agents/booking",
+)
+@with_options()
+def watch(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
+    """Run, and run again what a saved file affects: agent code, prompts, eval files. Ctrl-C ends."""
+    from agent_eval_action.cli.watch import watch_command
+
+    raise typer.Exit(watch_command(flags, evalsets or ()))
 
 
 @_command("Shards", "agent-eval merge .agent-eval/shards")
 @with_options()
-def merge(
+def merge(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
     results: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Folders or files with the results of all shards.")
@@ -196,9 +278,10 @@ def merge(
     evalset: EvalSetOption = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Join the results of shards, run what is in doubt again, compare, write reports, decide."""
-    raise typer.Exit(_run({**flags, "merge": results}, evalset or (), verbose=verbose, quiet=quiet))
+    raise typer.Exit(_run({**flags, "merge": results}, evalset or (), verbose=verbose, quiet=quiet, as_json=as_json))
 
 
 @_command("Shards", "agent-eval plan --target 5m  # as many as keep each within five minutes")
@@ -240,17 +323,32 @@ def next_wave(
     next_wave_command({**flags, "merge": results}, evalset or (), target, output)
 
 
+@_command("Eval files", "agent-eval list", "agent-eval list --json | jq .estimate", name="list")
+@with_options("config", "agent", "case", "repeats")
+def list_(
+    flags: dict[str, Any],
+    evalsets: EvalSets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show agents, eval sets, cases, criteria with thresholds, and what a run is expected to take."""
+    from agent_eval_action.cli.eval_files import list_command
+
+    list_command(flags, evalsets or (), as_json=as_json)
+
+
 @_command(
     "Eval files", "agent-eval validate  # everything a run would read", "agent-eval validate evals/booking.evalset.json"
 )
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Files or folders; none: all.")] = None,
     config: ConfigFile = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show problems, nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check configuration, criteria and eval files without running anything."""
     from agent_eval_action.cli.eval_files import validate_command
 
-    raise typer.Exit(validate_command(paths or [], config))
+    raise typer.Exit(validate_command(paths or [], config, as_json=as_json, quiet=quiet))
 
 
 @_command("Measure and decide", "agent-eval compare main/results.json .agent-eval/out/results.json")
@@ -258,33 +356,34 @@ def validate(
     *("config", "out", "fail_on", "on_weakened", "new_cases", "threshold_on"),
     *("confidence", "min_effect", "max_drop", "max_rise", "gate_criteria", "gate_sets"),
 )
-def compare(
+def compare(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
     base: Annotated[
         Path, typer.Argument(metavar="BASE", help="A baseline, results, or result files of google-adk or agents-cli.")
     ],
     head: Annotated[Path, typer.Argument(metavar="HEAD", help="The same of the change: a file, folder or pattern.")],
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List every file of --out.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare and decide without running anything."""
     from agent_eval_action import api
     from agent_eval_action.cli import summary
-    from agent_eval_action.cli.console import console
-    from agent_eval_action.cli.outputs import (
-        refuse_unsafe_folders,
-        report_input,
-        results_file,
-        write_requested_files,
-    )
-    from agent_eval_action.cli.session import exit_code, settings_for
-    from agent_eval_action.reports.next_steps import rerun_commands
+    from agent_eval_action.cli.log import console
+    from agent_eval_action.cli.output_folder import refuse_unsafe_folders
+    from agent_eval_action.cli.outputs import print_results, report_input, results_file, write_requested_files
+    from agent_eval_action.cli.session import exit_code, settings_for, verbosity_of
+    from agent_eval_action.reports.verdict import rerun_commands
 
-    settings = settings_for(flags).settings
+    settings, verbosity = settings_for(flags).settings, verbosity_of(verbose=verbose, quiet=quiet)
     if flags.get("out"):
         refuse_unsafe_folders(settings)
     report = report_input(api.compare(base, head, settings), results_file(head).parent)
     written = write_requested_files(report, settings) if flags.get("out") else {}
     again = "".join(rerun_commands(report))
-    summary.show(console(), report, written, commands={"again": again}, local=False)
+    summary.show(console(), report, written, commands={"again": again}, local=False, verbosity=verbosity)
+    if as_json:
+        print_results(report.result)
     raise typer.Exit(exit_code(report.result.status, report.decision, settings.fail_on))
 
 
@@ -298,7 +397,7 @@ def simulate(
     flags: dict[str, Any],
     runs: Annotated[int, typer.Option("--runs", metavar="N", help="Simulated runs of each change.")] = 500,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same numbers.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what the rules do on your own history: how often they block, what they catch, at what cost."""
     from agent_eval_action.cli.baseline import simulate_command
@@ -355,13 +454,97 @@ def convert(
 
 
 @_command(
+    "Eval files",
+    "agent-eval capture  # talk to the agent, and keep the conversation as a case",
+    "agent-eval capture --into evals/booking.evalset.json --agent agents/booking",
+    "agent-eval capture --from session.json --name refund",
+    "agent-eval capture --from .agent-eval/out --case refund  # of the last run",
+)
+@with_options("config", "agent", "python")
+def capture(  # noqa: PLR0917 - typer makes an option of each
+    flags: dict[str, Any],
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="FILE", help="The eval file that gets the case; made where there is none."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The case's id; none: made of its words.")] = "",
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="A session of google-adk, a trace, or results.json; none: talk to the agent."
+        ),
+    ] = None,
+    cases: Annotated[
+        list[str] | None, typer.Option("--case", metavar="NAME", help="With --from: the conversations meant in it.")
+    ] = None,
+    state: Annotated[
+        str, typer.Option("--state", metavar="JSON", help="The session's state at the beginning, as an object.")
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Keep it also where a case has the same conversation.")
+    ] = False,
+) -> None:
+    """Keep a conversation with the agent as an eval case: have one here, or take one from a file."""
+    from agent_eval_action.cli.capture import CaptureOptions, capture_command
+
+    options = CaptureOptions(into, name.strip(), source, tuple(cases or ()), state, force)
+    raise typer.Exit(capture_command(flags, options))
+
+
+@_command("Measure and decide", "agent-eval explain refund")
+def explain(  # noqa: PLR0917 - typer makes an option of each
+    case: Annotated[str, typer.Argument(metavar="CASE", help="Id of a case.", autocompletion=_case_names)],
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
+    eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Of this eval set.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--from", metavar="RESULTS", help="results.json of another run than the last one.")
+    ] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Print all that is known of a case: criteria, history, the last run, what would make it pass."""
+    from agent_eval_action.cli.explain import explain_command
+
+    explain_command(case, agent, eval_set, results, config, as_json=as_json)
+
+
+@_command(
+    "Eval files",
+    "agent-eval update  # the differences of the last run, one key each",
+    "agent-eval update --case refund",
+    "agent-eval update --all --yes  # every case expects what the agent did",
+)
+def update(  # noqa: PLR0917 - typer makes an option of each
+    cases: Annotated[
+        list[str] | None, typer.Option("--case", metavar="NAME", help="Only these; none: all that were not green.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also the cases that were green.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept everything that is shown; nobody is asked.")] = False,
+    results: Annotated[
+        Path | None, typer.Option("--from", metavar="RESULTS", help="results.json of another run, or its folder.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended, for accept.yaml.")
+    ] = "",
+    config: ConfigFile = None,
+) -> None:
+    """Show what cases expect against what the agent did in the last run, and write what is accepted."""
+    from agent_eval_action.cli.accept import update_command
+
+    raise typer.Exit(update_command(cases or (), results, config, every=every, yes=yes, reason=reason.strip()))
+
+
+@_command(
     "Baseline",
     'agent-eval accept --worse --reason "prices are rounded now"',
     'agent-eval accept refund rebook --criterion response_match_score --reason "…"',
+    "agent-eval accept --quarantine refund --owner jo --until 2027-01-31 --reason …",
 )
 def accept(  # noqa: PLR0917 - typer makes an option of each
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended.")],
-    cases: Annotated[list[str] | None, typer.Argument(metavar="CASE", help="Ids of cases.")] = None,
+    cases: Annotated[
+        list[str] | None, typer.Argument(metavar="CASE", help="Ids of cases.", autocompletion=_case_names)
+    ] = None,
     worse: Annotated[
         bool, typer.Option("--worse", help="Accept everything that got worse in the last run; name no case beside it.")
     ] = False,
@@ -374,9 +557,19 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only of this agent.")] = None,
     eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Only of this eval set.")] = None,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Set the cases aside: they run and are shown, and block nothing.")
+    ] = False,
+    owner: Annotated[
+        str, typer.Option("--owner", metavar="NAME", help="With --quarantine: who looks after it.", show_default=False)
+    ] = "",
+    until: Annotated[
+        str,
+        typer.Option("--until", metavar="YYYY-MM-DD", help="With --quarantine: its last day.", show_default=False),
+    ] = "",
     config: ConfigFile = None,
 ) -> None:
-    """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
+    """Accept an intended change, or quarantine a case, in .agent-eval/accept.yaml: commit it with the change."""
     from agent_eval_action.cli.accept import accept_named, accept_worse
 
     named = {
@@ -387,12 +580,16 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
     }
     if not reason.strip():
         raise UsageError("an accepted change needs a reason", hint='--reason "why this is intended"')
+    if quarantine != bool(owner.strip()) or quarantine != bool(until):
+        raise UsageError("a quarantine needs --quarantine, --owner and --until", hint="--owner NAME --until YYYY-MM-DD")
+    if quarantine and worse:
+        raise UsageError("--worse accepts changes, it quarantines nothing", hint="name the cases to quarantine")
     if worse == any(named.values()):
         raise UsageError("name either cases, or --worse for everything that got worse in the last run")
     if worse:
         accept_worse(reason.strip(), results, config)
     else:
-        accept_named(named, reason.strip(), config)
+        accept_named(named, reason.strip(), config, {"owner": owner.strip(), "until": until} if quarantine else None)
 
 
 @_command(
@@ -424,11 +621,12 @@ def baseline_update(
 def baseline_show(
     path: Annotated[Path | None, typer.Argument(metavar="FILE", help="The baseline; none: the configured one.")] = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the stored baseline."""
     from agent_eval_action.cli.baseline import show_command
 
-    show_command(path, config)
+    show_command(path, config, as_json=as_json)
 
 
 @_command("", "agent-eval baseline history", name="history", group=baseline_app)
@@ -442,3 +640,13 @@ def baseline_history(
 
 
 app.add_typer(baseline_app, name="baseline", rich_help_panel="Baseline")
+
+
+def forget_other_commands(called: Sequence[str]) -> None:
+    """Keep the command that is called alone: typer makes every one that it knows, which takes a tenth of a second."""
+    names = {
+        each.name or str(getattr(each.callback, "__name__", "")).replace("_", "-"): each
+        for each in app.registered_commands
+    }
+    if found := [names[name] for name in called if name in names]:
+        app.registered_commands, app.registered_groups = found, []

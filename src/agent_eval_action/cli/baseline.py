@@ -5,32 +5,28 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline import STORES, accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.history_session import HistorySession, open_history_session
+from agent_eval_action.baseline.record_text import baseline_text, records_table, show
 from agent_eval_action.baseline.records import Update, update
-from agent_eval_action.baseline.table import records_table, show
-from agent_eval_action.ci import detect
-from agent_eval_action.cli.console import console, data_console, print_columns, print_line, print_text
-from agent_eval_action.cli.log import terminal
-from agent_eval_action.cli.outputs import output_folder, report_input, results_file, write_requested_files
+from agent_eval_action.cli.log import console, data_console, print_columns, print_line
+from agent_eval_action.cli.output_folder import output_folder
+from agent_eval_action.cli.outputs import report_input, results_file, write_data, write_requested_files
 from agent_eval_action.cli.progress import Verbosity, working
-from agent_eval_action.cli.session import evaluated, settings_for
-from agent_eval_action.config.models import Settings
+from agent_eval_action.cli.session import evaluated, read_history, settings_for
 from agent_eval_action.criteria import CRITERIA
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.folders import relative
-from agent_eval_action.gate.simulate import BacktestOptions, backtest_policy
+from agent_eval_action.gate.simulate import backtest_policy
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.messages import BEGIN
-from agent_eval_action.reports.prose import listed
 from agent_eval_action.results.pair_scores import measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
@@ -63,7 +59,7 @@ def update_command(
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
     entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
-    after = update(before, result, entries)
+    after = update(before, result, accepted.accepted_changes(entries))
     if not any(pair.scores for pair in measured_pairs(result)):
         print_line(f"nothing was measured, so {where} is not written: see the errors above")
         return ExitCode.INCONCLUSIVE
@@ -81,58 +77,52 @@ def _print_update(after: Update, result: RunResult, path: str) -> None:
     names |= {"not measured, the older record stays": after.kept, "not measured, no record": after.missing}
     for word, group in names.items():
         if group:
-            print_line(f"  {word}: {listed(group[:_NAMES_SHOWN], len(group))}")
+            print_line(f"  {word}: {shortlist(group, _NAMES_SHOWN)}")
     if not after.differs:
         print_line("  nothing changed")
 
 
-def show_command(path: Path | None, config: str | None) -> None:
-    """Print what a run is compared with as a table on stdout: the pooled history, or one file."""
+def show_command(path: Path | None, config: str | None, *, as_json: bool = False) -> None:
+    """Print what a run is compared with on stdout, as a table or a baseline.json: the pooled history, or one file."""
     settings = settings_for({"config": config}).settings
     if path is not None:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
-        history = _read_history(settings).history()
+        history = read_history(settings).history()
         found, shown, begin = history.pooled, history.source, str(BEGIN[history.store])
         _print_notes(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)
+    if as_json:
+        write_data(baseline_text(found), None)
+        return
     out = data_console()
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
-    print_text(out, f"{shown}{commit}, made {found.created_at}")
+    print_line(f"{shown}{commit}, made {found.created_at}", out=out)
     columns = ("agent", "set", "case", "criterion", "passed", "mean", "tool calls")
     if not out.is_terminal:
-        print_columns(out, _cleaned(show(found)), columns, indent=0)
+        print_columns(out, show(found), columns, indent=0)
         return
     for (agent, eval_set), rows in itertools.groupby(show(found), lambda row: row[:2]):
-        print_text(out, f"\n{agent} / {eval_set}")
-        print_columns(out, _cleaned(row[2:] for row in rows), columns[2:])
-
-
-def _read_history(settings: Settings) -> HistorySession:
-    with working("reading main's runs"):
-        return open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
-
-
-def _cleaned(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    return [[terminal(cell) for cell in row] for row in rows]
+        print_line(f"\n{agent} / {eval_set}", lines=True, out=out)
+        print_columns(out, (row[2:] for row in rows), columns[2:])
 
 
 def history_command(config: str | None) -> None:
     """Print the records a run of this checkout is compared with, newest first, on stdout."""
     settings = settings_for({"config": config}).settings
-    main = _read_history(settings)
+    main = read_history(settings)
     history = main.history()
     _print_notes(history.notes)
     if not main.found.records:
-        raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.kind]))
+        raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.store.kind]))
     pairs = fmt.plural(sum(bool(pair.runs) for pair in history.pairs.values()), "pair")
     size = fmt.plural(len(main.found.records), "run")
     which = f"{size} of main at or before {main.how}" if main.store.written_by_runs else "as it was committed"
     out = data_console()
-    print_text(out, f"{main.store.name}: {which}; {pairs} comparable")
+    print_line(f"{main.store.name}: {which}; {pairs} comparable", out=out)
     columns = ("commit", "made", "cases", "attempts", "withheld", "agent-eval", "accepted")
-    print_columns(out, _cleaned(records_table(main.found.records)), columns)
+    print_columns(out, records_table(main.found.records), columns)
 
 
 def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> None:
@@ -140,14 +130,16 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if not 1 <= runs <= _MAX_RUNS:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
     settings = settings_for(flags).settings
-    history = _read_history(settings).history()
+    history = read_history(settings).history()
     _print_notes(history.notes)
     if not any(pair.scores for pair in history.pairs.values()):
         raise ResultsError(f"there is no history to simulate on at {history.source}", hint=str(BEGIN[history.store]))
     goals = {name: criterion.goal for name, criterion in CRITERIA.items()}
     with working("simulating") as report_progress:
-        options = BacktestOptions(runs, seed, settings.max_extra_runs, report_progress)
-        found = backtest_policy(history, settings.policy, goals, options)
+        extra = settings.max_extra_runs
+        found = backtest_policy(
+            history, settings.policy, goals, runs=runs, seed=seed, extra_runs=extra, report_progress=report_progress
+        )
     if as_json:
         value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
         print(json.dumps(value, indent=1))

@@ -16,8 +16,7 @@ from typing import Any, Final
 from agent_eval_action.ci import Ci, Job, detect
 from agent_eval_action.ci.comment import Marker, Published, publish
 from agent_eval_action.ci.host import ApiError
-from agent_eval_action.cli.console import print_line
-from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.log import print_line, terminal
 from agent_eval_action.cli.outputs import in_detail, report_input
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import Settings
@@ -25,7 +24,7 @@ from agent_eval_action.errors import OutputError, ResultsError, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.reports import REPORTS, Link, ReportInput
 from agent_eval_action.reports.artifact import read_foreign
-from agent_eval_action.reports.detail import state_of
+from agent_eval_action.reports.base import state_of
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.pair_scores import PairScores, measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus

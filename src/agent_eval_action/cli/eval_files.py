@@ -1,29 +1,48 @@
-"""``agent-eval validate`` and ``convert``: eval files are read, and nothing is run."""
+"""``agent-eval list``, ``validate`` and ``convert``: eval files are read, and nothing is run."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from agent_eval_action.api.evaluation import discover_eval_files
-from agent_eval_action.cli.console import print_line
+from agent_eval_action.api.evaluation import discover_eval_files, names_of
+from agent_eval_action.cli.log import data_console, print_columns, print_line
 from agent_eval_action.cli.outputs import write_data
-from agent_eval_action.cli.session import settings_for
+from agent_eval_action.cli.progress import working
+from agent_eval_action.cli.session import plan_of, read_history, settings_for
 from agent_eval_action.config.discovery import column_mappings
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
+from agent_eval_action.run.listing import (
+    ListedAgent,
+    ListedCase,
+    ListedCriterion,
+    RunEstimate,
+    SuiteListing,
+    list_suite,
+)
 from agent_eval_action.run.loader import Loader, validate_paths
 
 _SHOWN = 200
 
 
-def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
-    """Check what a run would read (no paths), or these files and folders. Exit 0, or 2 with every problem."""
+def validate_command(
+    paths: Sequence[Path], config: str | None, *, as_json: bool = False, quiet: bool = False
+) -> ExitCode:
+    """Check what a run would read (no paths), or these files and folders. Exit 0, or 2 with every problem.
+
+    ``quiet``: problems alone. ``as_json``: they are on stdout as well, with what was checked.
+    """
     problems: list[Problem] = []
     error: AgentEvalError | None = None
     checked = 0
@@ -42,7 +61,8 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             plan = loader.plan(discovery, 1)
             problems += loader.warnings
             checked = len(plan.sets)
-            for note in (*resolved.notes, *discovery.notes, *discovery.left_out, *loader.notes):
+            notes = (*resolved.notes, *discovery.notes, *discovery.left_out, *loader.notes)
+            for note in () if quiet else notes:
                 print_line(note)
     except AgentEvalError as raised:
         error = raised
@@ -58,8 +78,34 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
         print_line(f"error: {error}", style="red", lines=True)
         bad += 1
     errors = plural(bad, "error")
-    print_line(f"{plural(checked, 'file')} checked, {errors}, {plural(warned, 'warning')}" if checked else errors)
+    if as_json:
+        shown = [problem.fields for problem in problems]
+        alone = error.fields if error is not None and not error.problems else None
+        counts = {"checked": checked, "errors": bad, "warnings": warned}
+        print(json.dumps({**counts, "problems": shown, "error": alone}, indent=1))
+    if not quiet or problems or bad:
+        print_line(f"{plural(checked, 'file')} checked, {errors}, {plural(warned, 'warning')}" if checked else errors)
     return ExitCode.USAGE if bad else ExitCode.PASS
+
+
+def eval_files() -> list[str]:
+    """The eval files found here, for a shell to complete; none where something is wrong."""
+    with contextlib.suppress(Exception):  # whatever it is, a run says it
+        found = discover_eval_files(settings_for({}).settings).sets
+        return _typed({os.path.relpath(one.path) for one in found})
+    return []
+
+
+def case_names() -> list[str]:
+    """The ids of the cases found here, for a shell to complete; none where something is wrong."""
+    with contextlib.suppress(Exception):
+        return _typed(names_of(plan_of(settings_for({}).settings)).case)
+    return []
+
+
+def _typed(names: Iterable[str]) -> list[str]:
+    """Those that a shell takes as they are: it inserts a completion unquoted, and eval files may be anybody's."""
+    return sorted(name for name in names if shlex.quote(name) == name)
 
 
 def convert_command(file: Path, session_file: Path | None, output: Path | None) -> None:
@@ -80,10 +126,76 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
         name = path.stem if is_table(path) else path.name.removesuffix(".json")
         name = name.removesuffix(".evalset").removesuffix(".test")
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
-    plain = eval_set.model_dump(mode="json", exclude_defaults=True)
+    plain = eval_set.model_dump(mode="json", exclude_defaults=True, exclude={"eval_cases": {"__all__": {"replay"}}})
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     write_data(text, output)
     if output is not None:
         found = output.name.endswith(EVAL_SUFFIXES)
         hint = "" if found else " (only *.evalset.json and *.test.json are found by themselves)"
         print_line(f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}")
+
+
+_CENT = 0.005
+
+
+def list_command(flags: Mapping[str, Any], selectors: Sequence[str], *, as_json: bool) -> None:
+    """Print what a run would measure as tables or as JSON on stdout."""
+    settings = settings_for(flags).settings
+    with working("reading the eval files"):
+        found = discover_eval_files(settings, selectors)
+        loader = Loader(settings.workspace, settings.case)
+        plan = loader.plan(found, settings.repeats)
+    session = read_history(settings)
+    listing = list_suite(settings, found, plan, session)
+    for problem in loader.warnings:
+        print_line(f"warning: {problem}", style="yellow")
+    for note in session.found.notes:
+        print_line(f"note: {note}")
+    if as_json:
+        print(listing.model_dump_json(indent=1))
+        return
+    for agent in listing.agents:
+        _print_agent(agent)
+    print_line(_summary(listing), out=data_console())
+
+
+def _print_agent(agent: ListedAgent) -> None:
+    out = data_console()
+    print_line(f"{agent.agent}  in {agent.path}" + ("" if agent.sets else ": no eval files"), "bold", out=out)
+    for listed in agent.sets:
+        print_line(f"{listed.eval_set}  {listed.path}, {fmt.plural(len(listed.cases), 'case')}", indent=2, out=out)
+        print_columns(out, map(_criterion, listed.criteria), ("criterion", "threshold", "written in"), 4)
+        columns = ("case", "line", "turns", "time", "tags")
+        print_columns(out, map(_case, listed.cases), columns, 4)
+
+
+def _criterion(listed: ListedCriterion) -> Sequence[str]:
+    threshold = fmt.threshold(listed.threshold, listed.goal) or "none"
+    place = fmt.criterion_place(listed.source, listed.line)
+    return listed.name, threshold, place + (f", judged by {listed.judge}" if listed.judge else "")
+
+
+def _case(listed: ListedCase) -> Sequence[str]:
+    seconds = "" if listed.seconds is None else fmt.duration(listed.seconds)
+    turns = "simulated" if listed.turns is None else str(listed.turns)
+    return listed.case, str(listed.line or ""), turns, seconds, ", ".join(listed.tags)
+
+
+def _summary(listing: SuiteListing) -> str:
+    sets = [one for agent in listing.agents for one in agent.sets]
+    cases = sum(len(one.cases) for one in sets)
+    counts = [(len(listing.agents), "agent"), (len(sets), "eval set"), (cases, "case")]
+    return ", ".join(fmt.plural(*count) for count in counts) + "; " + ", ".join(_expected(listing.estimate))
+
+
+def _expected(estimate: RunEstimate) -> Iterator[str]:
+    yield f"a run makes {fmt.plural(estimate.attempts, 'attempt')} of {fmt.plural(estimate.turns, 'turn')}"
+    if estimate.most_judge_calls:
+        usd = f" (about ${estimate.judge_usd:,.2f})" if (estimate.judge_usd or 0) >= _CENT else ""
+        yield f"asks judges about {estimate.judge_calls:,} times, at most {estimate.most_judge_calls:,}{usd}"
+    if estimate.seconds is not None:
+        yield f"takes about {fmt.duration(estimate.seconds)}"
+    if estimate.usd is not None:
+        yield f"cost ${estimate.usd:,.2f} on main"
+    if estimate.seconds is None:
+        yield "how long it takes is not known: main's history " + ("does not say" if estimate.history else "is empty")

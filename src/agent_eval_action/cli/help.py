@@ -54,7 +54,8 @@ class HelpfulCommand(TyperCommand):
                 sections.setdefault(topic, []).append(row)
         if less_used:
             sections[_OTHERS][-1] = ("-h, --help", "-h: the most used options; --help: all of them.")
-        order = (*_topics_in_order(), *sections)
+        info = sys.modules.get("agent_eval_action.config.option_info")
+        order = (*(info.TOPICS if info is not None else ()), *sections)
         found = sorted(sections.items(), key=lambda section: (section[0] == _OTHERS, order.index(section[0])))
         more = f"\n\n{len(less_used)} more options: {ctx.command_path} --help, or docs/config.md" if brief else ""
         return _page(self, ctx, found) + more
@@ -164,8 +165,3 @@ def _table() -> Mapping[str, Option]:
     """The table of options where it was read: it is for commands that have some of it."""
     module = sys.modules.get("agent_eval_action.config.options")
     return module.BY_NAME if module is not None else {}
-
-
-def _topics_in_order() -> tuple[str, ...]:
-    module = sys.modules.get("agent_eval_action.config.option_info")
-    return module.TOPICS if module is not None else ()

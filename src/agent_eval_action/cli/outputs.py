@@ -1,4 +1,4 @@
-"""What a run leaves in folders of its own: its files; the outputs of its step, the end of its log."""
+"""What a run leaves: its files, the outputs of its step, the end of its log; and what the next run reads of them."""
 
 from __future__ import annotations
 
@@ -6,140 +6,40 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
+from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
-from agent_eval_action.cli.console import console
-from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.log import console, terminal
+from agent_eval_action.cli.output_folder import REPORT_FILES
 from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.cli.session import EXIT, exit_code
 from agent_eval_action.config.models import Settings
-from agent_eval_action.errors import ConfigError, ExitCode, OutputError, Problem
-from agent_eval_action.folders import OutputFolder, relative
-from agent_eval_action.git.repository import Repository
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.errors import ExitCode, OutputError, ResultsError
+from agent_eval_action.folders import relative
+from agent_eval_action.formats import select_cases
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
-from agent_eval_action.reports.base import write_text
-from agent_eval_action.reports.detail import scores_only
+from agent_eval_action.reports.base import scores_only, write_text
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.next_steps import rerun_commands
-from agent_eval_action.reports.view import WORSE, Group, passes, with_threshold
+from agent_eval_action.reports.verdict import quoted_case, rerun_commands
+from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, passes, with_threshold
 from agent_eval_action.results.decision import Decision
-from agent_eval_action.results.recordings import Recordings
-from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
-from agent_eval_action.results.transcripts import ATTEMPTS
+from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus, ScoreStatus
+from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
 
 _SHOWN: Final = 10
-_COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
-REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 _OUT: Final = Settings.model_fields["out"].default
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
-
-
-@contextlib.contextmanager
-def output_folder(settings: Settings) -> Iterator[None]:
-    """The folder of a run's files: older files are removed at the start, links that an agent left at the end."""
-    refuse_unsafe_folders(settings)
-    ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
-    try:
-        for name in (results_json.RESULTS, *REPORT_FILES.values()):
-            out.remove(name)  # a run that dies must not leave an old verdict
-        if out.path.is_relative_to(ours):
-            keep_out_of_git(settings.output_folder(ours))
-    except OSError as error:
-        message = f"{settings.out} cannot be written: {error.strerror or error}"
-        raise OutputError(message, hint="choose another folder with --out") from error
-    try:
-        yield
-    finally:
-        if out.trusted == settings.workspace:  # else a folder of the user's own
-            _remove_links(out, settings)
-
-
-def _remove_links(out: OutputFolder, settings: Settings) -> None:
-    """Remove links from the results, as an agent may have left some: uploading a folder follows them."""
-    try:
-        for name in list(out.links()):
-            out.remove(name)
-            log.warning(f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed")
-    except OSError as error:
-        log.warning(f"{settings.out} may hold symbolic links: {error.strerror or error}")
-
-
-def refuse_unsafe_folders(settings: Settings) -> None:
-    """Raise ConfigError when what a run writes or keeps would go through a link, or is tracked by git.
-
-    What is tracked came with the change: kept answers of judges, kept attempts and kept environments are measurements
-    only where a run made them. Reads the repository, so it is called before agents run.
-    """
-    paths = {"out": settings.out, "cache_dir": settings.cache_dir, "resume": settings.resume}
-    folders = {option: settings.output_folder(path) for option, path in paths.items() if path is not None}
-    inside = {option: folder for option, folder in folders.items() if folder.trusted == settings.workspace}
-    problems = [problem for option, folder in inside.items() for problem in _link_problems(option, folder)]
-    problems = problems or _tracked_files(inside, settings)
-    if problems:
-        raise ConfigError("the folders that runs write to cannot be used", problems=tuple(problems))
-
-
-def _link_problems(option: str, folder: OutputFolder) -> Iterator[Problem]:
-    path = folder.path
-    if ".git" in [part.lower() for part in path.relative_to(folder.trusted).parts]:
-        yield Problem(path, f"lies in git's own folder, and {option} is written by runs", hint="name another")
-        return
-    links: list[Path] = []
-    message = f"is a symbolic link, and {option} ({path.name}) is not written through links"
-    if (link := folder.first_link()) is not None:
-        links = [link]
-    elif option == "out":
-        message = "is a symbolic link among the results, which uploading them would follow"
-        try:
-            links = [path / name for name in islice(folder.links(), _SHOWN)]
-        except OSError as error:
-            why = f"{path} cannot be written: {error.strerror or error}"
-            raise OutputError(why, hint="choose another folder with --out") from error
-    for link in links:
-        yield Problem(link, message, value=str(link.readlink()), hint="remove the link")
-
-
-def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> list[Problem]:
-    workspace, repository = settings.workspace, Repository(settings.workspace, os.environ)
-    if not folders or repository.root() is None:
-        return []
-    paths = {option: folder.path.relative_to(workspace) for option, folder in folders.items()}
-    # of a folder's first component: a submodule above it is an entry of its own
-    tops = sorted({path.parts[0] if path.parts else "." for path in paths.values()})
-    listed = repository.run("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
-    if not listed.ok:
-        message = f"git cannot say what is tracked: {listed.err}"
-        return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
-
-    def overlaps(name: Path, folder: Path) -> bool:  # one lies in the other; the case of letters does not count
-        pairs = zip(name.parts, folder.parts, strict=False)
-        return all(part.casefold() == other.casefold() for part, other in pairs)
-
-    tracked = {
-        name: option
-        for name in map(Path, listed.names)
-        for option, path in paths.items()
-        if name.name not in _COMMITTED and workspace / name != settings.baseline.path and overlaps(name, path)
-    }
-    return [
-        Problem(
-            workspace / name,
-            f"is committed, and {option} ({paths[option]}) holds only what runs of this machine made",
-            hint=f"git rm -r --cached {paths[option]}, and ignore it",
-        )
-        for name, option in list(tracked.items())[:_SHOWN]
-    ]
 
 
 def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str], dict[str, OutputError]]:
@@ -183,6 +83,12 @@ def write_data(text: str, output: Path | None) -> None:
         sys.stdout.write(text)
     else:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+
+
+def print_results(result: RunResult) -> None:
+    """Write results.json to stdout."""
+    for piece in results_json.dump(result):
+        write_data(piece, None)
 
 
 def results_file(path: Path) -> Path:
@@ -333,3 +239,64 @@ def resume_command(result: RunResult, settings: Settings) -> str:
         return ""
     out = relative(settings.out, settings.workspace)
     return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
+
+
+_NAMES_SHOWN: Final = 20
+
+
+def read_last_run(settings: Settings, results: Path | None = None) -> RunResult:
+    """The decided result of the last run, or of the one in ``results``. Raises ResultsError where there is none."""
+    path = results_file(results) if results is not None else settings.out / results_json.RESULTS
+    shown, hint = relative(path, settings.workspace), "run `agent-eval run` first"
+    if not path.exists():
+        raise ResultsError(f"there are no results at {shown}, so it is not known what got worse", hint=hint)
+    result = results_json.read(path)
+    if result.decision is None:
+        raise ResultsError(f"{shown} holds no decision, so it is not known what got worse", hint=hint)
+    return result
+
+
+def cases_of_last_run(settings: Settings, selectors: Sequence[str], *, worse: bool) -> tuple[tuple[str, ...], str]:
+    """EVALSET arguments for the cases that got worse in the last run, else all that were not green; and a sentence.
+
+    ``selectors`` and the agents of ``settings`` narrow them down. Raises ResultsError where no case is left to run.
+    """
+    result, groups = read_last_run(settings), WORSE if worse else NOT_GREEN
+    report = ReportInput(result)
+    views = report.view.cases
+    wanted = {view.key for view in views if view.group in groups and view.owner is not None}
+    what = "got worse" if worse else "were not green"
+    if not wanted:
+        hint = "`agent-eval run` runs every case"
+        if worse and any(view.group in NOT_GREEN for view in views):
+            hint = "`agent-eval run --last-failed` runs the cases that were not green for another reason"
+        none = "no case got worse" if worse else "every case was green"
+        raise ResultsError(f"{none} in the last run ({report.decision.outcome})", hint=hint)
+    chosen = _still_there(settings, selectors, wanted)
+    cases = [case for ids in chosen.values() for case in ids]
+    gone = len(wanted) - len(cases)
+    left_out = (
+        f"{plural(gone, 'more case')} that {what} {'is' if gone == 1 else 'are'} not in the eval files of this run"
+    )
+    if not cases:
+        raise ResultsError(left_out.replace("more ", ""), hint="`agent-eval run` runs every case")
+    sentence = f"running {plural(len(cases), 'case')} that {what} in the last run: "
+    words = tuple(f"{path}:{','.join(map(quoted_case, ids))}" for path, ids in chosen.items())
+    return words, sentence + shortlist(cases, _NAMES_SHOWN) + (f"; {left_out}" if gone else "")
+
+
+def _still_there(settings: Settings, selectors: Sequence[str], wanted: set[CaseKey]) -> dict[str, list[str]]:
+    """Those of the wanted cases that a run of ``selectors`` has, by the path of their file as it is typed here."""
+    from agent_eval_action.capture import EvalFile  # a run without --worse reads none again
+
+    chosen: dict[str, list[str]] = {}
+    sets = {(key.agent, key.eval_set) for key in wanted}
+    for found in discover_eval_files(settings, selectors).sets:
+        if (found.agent.name, found.key) not in sets:
+            continue
+        eval_set = EvalFile.of(found, settings.workspace).load().eval_set
+        cases = select_cases(eval_set, found.case_ids).eval_cases
+        ids = [case.eval_id for case in cases if CaseKey(found.agent.name, found.key, case.eval_id) in wanted]
+        known = chosen.setdefault(os.path.relpath(found.path, Path.cwd()), [])
+        known += [case for case in ids if case not in known]
+    return {path: ids for path, ids in chosen.items() if ids}

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from agent_eval_action.cli.console import console, print_columns, print_wrapped
-from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.log import console, print_columns, print_wrapped, terminal
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.run_result import Attempt, AttemptKey, ErrorKind, Purpose
 from agent_eval_action.run.events import (
@@ -74,7 +73,11 @@ class Progress:
 
     def add(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, AgentStarting):
+        if isinstance(event, AttemptStarted):
+            self.running += 1
+        elif isinstance(event, AttemptFinished):
+            self._finish(event.attempt)
+        elif isinstance(event, AgentStarting):
             self.starting[event.agent] = event.step
         elif isinstance(event, AgentStarted):
             self.starting.pop(event.agent, None)
@@ -86,12 +89,8 @@ class Progress:
         elif isinstance(event, RerunsPlanned):
             self.planned += event.attempts
             self.purpose = event.purpose
-        elif isinstance(event, AttemptStarted):
-            self.running += 1
         elif isinstance(event, AttemptRetried):
             self.running -= 1
-        elif isinstance(event, AttemptFinished):
-            self._finish(event.attempt)
 
     def _finish(self, attempt: Attempt) -> None:
         below = attempt.error is None and any(score.passed is False for score in attempt.scores)
@@ -254,9 +253,10 @@ class PlainDisplay:
         """Show one event."""
         progress = self._progress
         progress.add(event)
-        if isinstance(event, AttemptStarted | AttemptFinished) and not self._is_set_up:
-            self._begin_run()
-        if detail := setup_line(event):
+        if isinstance(event, AttemptStarted | AttemptFinished):
+            if not self._is_set_up:
+                self._begin_run()
+        elif detail := setup_line(event):
             if self.details:
                 self._line(terminal(detail, _NOTICE_LIMIT))
         elif isinstance(event, Notice):

@@ -12,17 +12,22 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent_eval_action.api.evaluation import Evaluation, RunContext
+from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files
+from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.cli import log
-from agent_eval_action.cli.console import console
-from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay, QuietDisplay, Verbosity
+from agent_eval_action.cli.log import console
+from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay, QuietDisplay, Verbosity, working
 from agent_eval_action.config.loader import Resolved, resolve
+from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
+from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.orchestrator import StopRequest
+from agent_eval_action.run.plan import Plan
 
 _Answer = TypeVar("_Answer")
 
@@ -43,9 +48,24 @@ def verbosity_of(*, verbose: bool, quiet: bool) -> Verbosity:
 
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
     """The settings of this invocation; a flag that is None was not given."""
-    resolved = resolve(flags=flags, environ=os.environ, cwd=Path.cwd())
+    return checked(resolve(flags=flags, environ=os.environ, cwd=Path.cwd()))
+
+
+def checked(resolved: Resolved) -> Resolved:
+    """The same, if every criterion that its rules name is there. Raises ConfigError."""
     resolved.refuse_unknown_rules(CRITERIA)
     return resolved
+
+
+def plan_of(settings: Settings) -> Plan:
+    """Every case that a run of this checkout has, once."""
+    return Loader(settings.workspace).plan(discover_eval_files(settings), 1)
+
+
+def read_history(settings: Settings) -> HistorySession:
+    """What a run of this checkout is compared with."""
+    with working("reading main's runs"):
+        return open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
 
 
 @contextlib.contextmanager
@@ -57,14 +77,28 @@ def evaluated(
     flags: Mapping[str, Any] | None = None,
     job: Job | None = None,
     verbosity: Verbosity = "normal",
+    unaffected: frozenset[str] = frozenset(),
+    servers: ForkServers | None = None,
 ) -> Iterator[RunResult]:
     """Run under signals and a progress display; the result is there also when a signal cut the run short.
+
+    ``unaffected``: agents whose attempts are resumed although files of the checkout have changed.
 
     The body writes the result; what an interrupted run left at work is ended after it.
     """
     stop, runner = StopRequest(), asyncio.Runner()
     with _display(verbosity) as display:
-        evaluation = _evaluation(resolved, selectors, display, stop, repeats=repeats, flags=flags or {}, job=job)
+        evaluation = _evaluation(
+            resolved,
+            selectors,
+            display,
+            stop,
+            repeats=repeats,
+            flags=flags or {},
+            job=job,
+            unaffected=unaffected,
+            servers=servers,
+        )
         try:
             result = runner.run(_result(evaluation, stop))
         except KeyboardInterrupt:  # a signal before the loop listened to it
@@ -76,9 +110,11 @@ def evaluated(
                     signal.signal(number, _leave_at_once)
             else:
                 runner.close()
+    end = evaluation.end if stop.interrupted.is_set() else None
+    del evaluation  # the cases of a large suite take as much memory as its reports
     yield result
-    if stop.interrupted.is_set():
-        runner.run(evaluation.end())
+    if end is not None:
+        runner.run(end())
 
 
 def asked(
@@ -101,6 +137,8 @@ def _evaluation(
     flags: Mapping[str, Any],
     job: Job | None = None,
     repeats: int | None = None,
+    unaffected: frozenset[str] = frozenset(),
+    servers: ForkServers | None = None,
 ) -> Evaluation:
     context = RunContext(
         environ=os.environ,
@@ -113,9 +151,11 @@ def _evaluation(
         flags=flags,
         cwd=Path.cwd(),
         job=job or detect(os.environ).job(os.environ),
-        while_agents_start=_import_drawing,
+        while_agents_start=_import_reports,
         redaction=log.redaction,
         hide_secrets=log.hide,
+        unaffected=unaffected,
+        fork_servers=servers or ForkServers(),
     )
     return Evaluation(resolved.settings, context)
 
@@ -154,9 +194,9 @@ def _leave_at_once(*_: object) -> None:
     os._exit(ExitCode.INTERRUPTED)
 
 
-def _import_drawing() -> None:
-    """What the summary needs, while the agents start: nobody waits for it then."""
-    for name in ("rich.console", "rich.table"):
+def _import_reports() -> None:
+    """What shows and writes the result, while the agents start: nobody waits for it then."""
+    for name in ("agent_eval_action.cli.shards", "jinja2", "rich.console", "rich.table"):
         importlib.import_module(name)
 
 

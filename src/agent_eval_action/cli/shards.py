@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_eval_action.ci import detect
 from agent_eval_action.cli import log
-from agent_eval_action.cli.console import print_line
+from agent_eval_action.cli.log import print_line
 from agent_eval_action.cli.outputs import write_data
 from agent_eval_action.cli.session import asked, settings_for
 from agent_eval_action.config.models import Settings

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.cli.console import print_columns, print_wrapped, prose_text
-from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.log import print_columns, print_wrapped, prose_text, terminal
 from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.formatting import Prose, joined, names
 from agent_eval_action.reports.messages import run_findings
-from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps
-from agent_eval_action.reports.prose import Prose, joined, names
-from agent_eval_action.reports.verdict import heading, why
+from agent_eval_action.reports.verdict import ALL_WORSE, advice, heading, next_steps, why
 from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
 

@@ -15,20 +15,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.agents import relative_name, unique_names
-from agent_eval_action.config.bucket import FETCHED, fetch, is_in_bucket
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
+from agent_eval_action.config.criteria_files import METRICS_SUFFIX
+from agent_eval_action.config.loader import relative_name, unique_names
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.config.walk import GO_SERVER, MAX_ENTRIES, Walked, expand, is_set_folder, walk
-from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.config.walk import (
+    FETCHED,
+    GO_SERVER,
+    MAX_ENTRIES,
+    Walked,
+    expand,
+    fetch,
+    is_in_bucket,
+    is_set_folder,
+    walk,
+)
+from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, plural, read_bytes, shorten
 from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
-from agent_eval_action.errors import EvalFileError, Problem
-from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping
+from agent_eval_action.errors import EvalFileError, Problem, Unreadable
+from agent_eval_action.folders import folders_upwards
+from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, ColumnMapping, is_replayed
 
 CRITERIA_FILE: Final = "test_config.json"
 _SCAFFOLDED: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
 """What Google's project templates call it, beside the folder of the eval files."""
+
+_TRACES: Final = Path("artifacts", "traces")
+"""Where agents-cli leaves what an agent answered, in the folder of the project."""
+
+REPLAYING: Final = frozenset({"adk", "recorded"})
+"""The drivers whose agents can be given recorded answers of models."""
 
 _SET_ID: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
@@ -55,11 +72,15 @@ class DiscoveredSet:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The sets to run, sorted by agent and set; notes for the user, and which files are left out."""
+    """The sets to run, sorted by agent and set; notes for the user, and which files are left out.
+
+    ``agents`` are those configured or found, with or without eval files.
+    """
 
     sets: tuple[DiscoveredSet, ...]
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    agents: tuple[AgentSettings, ...] = ()
 
 
 def discover(
@@ -79,7 +100,7 @@ def discover(
         whose = f" of {', '.join(idle)}" if sets else ""
         hint = "they are called *.evalset.json or *.test.json, lie in eval/datasets, or are named under evals"
         raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint)
-    return Discovery(sets, tuple(search.notes(sets)), tuple(search.left_out(idle)))
+    return Discovery(sets, tuple(search.notes(sets)), tuple(search.left_out(idle)), search.agents)
 
 
 @dataclass
@@ -173,7 +194,9 @@ class _Search:
             if isinstance(folder, EvalFileError):
                 self._refuse(file, folder)
             elif agents := self._by_folder[folder]:
-                self._choose([agent for agent in agents if not agent.evals], file)
+                replays = is_replayed(file)
+                drivers = REPLAYING if replays else {agent.driver for agent in agents}
+                self._choose([agent for agent in agents if not agent.evals and agent.driver in drivers], file)
             else:
                 self.elsewhere[folder] += 1
 
@@ -221,9 +244,9 @@ class _Search:
     def _folder_of(self, file: Path) -> Path | EvalFileError:
         """The agent folder that a file belongs to, or why it is not known."""
         found = self._nearest(file)
-        if len(found) != 1 and len(self._by_folder) > 1:
+        if (len(found) != 1 or file.name == CONFORMANCE_SPEC) and len(self._by_folder) > 1:
             try:
-                found = self._named_by(file, found) or found
+                found = self._named_by(file, () if file.name == CONFORMANCE_SPEC else found) or found
             except EvalFileError as error:
                 return error
         if not found and len(self._by_folder) == 1:
@@ -274,6 +297,31 @@ class _Search:
             earlier = self.chosen.get((agent.name, file))
             whole = not case_ids or earlier == ()
             self.chosen[agent.name, file] = () if whole else (*(earlier or ()), *case_ids)
+        for listed in () if case_ids else self._listed_in(file):
+            if others := [agent for agent in agents if self.chosen.get((agent.name, listed)) != ()]:
+                self._choose(others, listed)
+
+    def _listed_in(self, file: Path) -> Iterator[Path]:
+        """The files that a set of ADK-Rust lists as its ``test_files``: each is an eval file of its own."""
+        if file.suffix != ".json":
+            return
+        try:
+            is_set = b'"test_files"' in read_bytes(file, self.settings.workspace, MAX_JSON_BYTES)
+            source = Source.read(file, workspace=self.settings.workspace, error=EvalFileError) if is_set else None
+        except (Unreadable, EvalFileError):  # reported where the file is loaded
+            return
+        names = source.value.get("test_files") if source and isinstance(source.value, dict) else None
+        for number, name in enumerate(names if isinstance(names, list) else ()):
+            path = Path(os.path.normpath(file.parent / name)) if isinstance(name, str) else file.parent
+            try:
+                is_there = path.is_file() and path.is_relative_to(self.settings.workspace)
+            except OSError:  # the name is too long
+                is_there = False
+            if source and not is_there:
+                problem = source.problem(("test_files", number), "there is no such eval file", value=shorten(name))
+                self.problems.append(problem)
+            elif is_there:
+                yield path
 
     def sets(self) -> Iterator[DiscoveredSet]:
         """What is chosen, sorted by agent and set."""
@@ -294,9 +342,17 @@ class _Search:
         for agent in sorted(self.agents, key=lambda agent: agent.name):
             if count := counts[agent.name]:
                 yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {plural(count, 'eval file')}"
-        if defaults := sum(found.criteria_file is None and found.agent.criteria is None for found in sets):
+        scored = [found for found in sets if not is_replayed(found.path)]
+        if defaults := sum(found.criteria_file is None and found.agent.criteria is None for found in scored):
             scores = ", ".join(f"{spec.name} {spec.options['threshold']}" for spec in DEFAULT_CRITERIA)
             yield f"no {CRITERIA_FILE} beside {plural(defaults, 'eval file')}: ADK's defaults apply ({scores})"
+        live = {found.path.parent for found in sets if found.agent.driver != "recorded"}
+        above = {folder for below in filter(is_set_folder, live) for folder in folders_upwards(below, workspace)}
+        for traces in sorted(folder / _TRACES for folder in above):
+            if any(traces.glob("*.json")):
+                name = relative_name(traces, workspace)
+                what = "holds what the agent answered in earlier runs, which is not scored"
+                yield f"{name} {what}; --recording {name} scores it"
 
     def left_out(self, idle: Sequence[str]) -> Iterator[str]:
         """Sentences that tell the user which agents and files are not run, and why."""
@@ -329,7 +385,7 @@ def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping
 
 
 def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """The agent's own file, else the test_config.json or eval_config beside the eval file, else None."""
+    """The agent's own file, else the metrics file, test_config.json or eval_config beside the eval file, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
     return next((place for place in criteria_places(eval_file) if place.is_file()), None)
@@ -337,6 +393,8 @@ def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
 
 def criteria_places(eval_file: Path) -> Iterator[Path]:
     """Where the criteria of an eval file may be written, the first that exists."""
+    if eval_file.name.endswith(".evalset.json"):
+        yield eval_file.with_name(eval_file.name.removesuffix(".evalset.json") + METRICS_SUFFIX)
     yield eval_file.with_name(CRITERIA_FILE)
     for folder in (eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())):
         yield from (folder / name for name in _SCAFFOLDED)
@@ -363,7 +421,8 @@ def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, 
         fetched = workspace / FETCHED
         outside = fetched if file.is_relative_to(fetched) else workspace
         inside = outside == workspace != agent and file.is_relative_to(agent.parent)
-        short[file] = relative_name(file, agent.parent if inside else outside)
+        named = file.parent if file.name == CONFORMANCE_SPEC else file
+        short[file] = relative_name(named, agent.parent if inside else outside)
         for suffix in (*EVAL_SUFFIXES, ".json", *TABLE_SUFFIXES):
             short[file] = short[file].removesuffix(suffix)
     counts = Counter(short.values())

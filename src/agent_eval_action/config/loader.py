@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.agents import AgentEntry, agent_values, resolve_agents
-from agent_eval_action.config.models import AgentDefaults, AgentIdentity, Policy, Settings
-from agent_eval_action.config.options import AGENT_ENTRY, BY_NAME, NO_OPTIONS, OPTIONS, Option
+from agent_eval_action.config.models import AgentDefaults, AgentIdentity, AgentSettings, Policy, Settings
+from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, issues_of
 from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.folders import real_path
 
 CONFIG_NAMES: Final = ("agent-eval.yaml", "agent-eval.yml")
 GITHUB_CONFIG: Final = Path(".github") / "agent-eval.yaml"
@@ -79,7 +80,7 @@ def resolve(
     config = find_config(named, here, workspace) if files or named else None
     file = _file_values(config, workspace, environ) if config else _ConfigSource()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
-    agents, wrong = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
+    agents, wrong = _resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
     problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_outside(file, workspace)]
     if problems:
         raise ConfigError(_UNUSABLE, problems=tuple(problems))
@@ -93,7 +94,7 @@ def resolve(
         config=config,
         agents=agents,
         only_agents=tuple(agent.name for agent in agents) if "agent" in over else (),
-        agent_defaults=AgentDefaults(**agent_values(given)),
+        agent_defaults=AgentDefaults(**_agent_values(given)),
     )
     settings = _with_values(settings, given)
     settings = settings.model_copy(update={"policy": _with_rules(settings.policy, (file, inputs, typed))})
@@ -206,7 +207,7 @@ class _ConfigSource:
 
     file: Origin = field(default_factory=Origin)
     given: dict[str, SourcedValue] = field(default_factory=dict)
-    agents: tuple[AgentEntry, ...] = ()
+    agents: tuple[_AgentEntry, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -227,7 +228,7 @@ class _ConfigSource:
         origin = Origin(base, Path(name), text=True, search_path=environ.get("PATH"))
         self.take(option, text, origin)
         if option.name == "agent" and "agent" in self.given:
-            self.agents = tuple(AgentEntry(origin, path=path) for path in self.given["agent"].value)
+            self.agents = tuple(_AgentEntry(origin, path=path) for path in self.given["agent"].value)
 
     def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
         """Keep what is wrong at a place of the file."""
@@ -273,7 +274,7 @@ class _ConfigSource:
             else:
                 self.problem("must be an agent's folder, or a mapping with its path", here, entry)
 
-    def read_agent(self, mapping: Mapping[Any, Any], at: JsonPath) -> AgentEntry:
+    def read_agent(self, mapping: Mapping[Any, Any], at: JsonPath) -> _AgentEntry:
         """Read an entry of ``agents``."""
         given: dict[str, SourcedValue] = {}
         for key, value in mapping.items():
@@ -285,7 +286,7 @@ class _ConfigSource:
         if not {"path", "driver", "recording"} & mapping.keys():
             self.problem("an agent needs a path", at, hint="path: FOLDER")
         name, path = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
-        return AgentEntry(self.file.inside(*at), path, name, given)
+        return _AgentEntry(self.file.inside(*at), path, name, given)
 
 
 def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
@@ -330,3 +331,143 @@ def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Co
     values = _ConfigSource(origin)
     values.section(source.value)
     return values
+
+
+# --- agents ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentEntry:
+    """One entry of ``agents``: its folder or name as written, and the options it sets."""
+
+    origin: Origin
+    path: str | None = None
+    name: str | None = None
+    given: Mapping[str, SourcedValue] = field(default_factory=dict)
+
+
+def _resolve_agents(
+    entries: Sequence[_AgentEntry],
+    chosen: Sequence[_AgentEntry],
+    file: Mapping[str, SourcedValue],
+    over: Mapping[str, SourcedValue],
+    workspace: Path,
+    *,
+    may_lack: bool = False,
+) -> tuple[tuple[AgentSettings, ...], list[Problem]]:
+    """The agents to run: those ``chosen`` by flag or input, else the ``entries`` of the file, else none (discovery).
+
+    Values of flags and inputs (``over``) win over the agent's entry, and that over the top of the file.
+    ``may_lack``: agents whose folder is not there are left out.
+    """
+    drafts = [(entry, _draft(entry, {**file, **entry.given, **over}, "evals" not in over)) for entry in entries]
+    if chosen:
+        common = {**file, **over}
+        drafts = [_match(entry, drafts) or (entry, _draft(entry, common, own_evals=False)) for entry in chosen]
+    if may_lack:
+        drafts = [(entry, agent) for entry, agent in drafts if agent.path.is_dir()]
+    problems = [problem for entry, agent in drafts for problem in _folder_problems(entry, agent, workspace)]
+    unnamed = iter(unique_names([agent.path for _, agent in drafts if not agent.name], workspace))
+    agents: list[AgentSettings] = []
+    for entry, agent in drafts:
+        name = agent.name or next(unnamed)
+        if name in [other.name for other in agents]:
+            hint = "give one of them another name"
+            problems.append(entry.origin.problem("two agents have this name", value=shorten(name), hint=hint))
+        if not name.isprintable():
+            problems.append(entry.origin.problem("a name must be printable text", value=shorten(name)))
+        agents.append(agent.model_copy(update={"name": name}))
+    return tuple(agents), problems
+
+
+def _agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
+    """The fields of AgentDefaults that are configured."""
+    values = {option.name: given[option.name].value for option in AGENT_OPTIONS if option.name in given}
+    values.pop("evals", None)
+    return {"driver": "recorded", **values} if values.get("recording") else values
+
+
+def _draft(entry: _AgentEntry, given: Mapping[str, SourcedValue], own_evals: bool) -> AgentSettings:
+    """The agent of an entry; its name is empty unless it is written there."""
+    values, base = _agent_values(given), entry.origin.base
+    folder = base / entry.path if entry.path else values.get("recording", base)
+    evals = entry.given["evals"].value if own_evals and "evals" in entry.given else ()
+    return AgentSettings(path=Path(os.path.normpath(folder)), name=entry.name or "", evals=evals, **values)
+
+
+def _match(
+    entry: _AgentEntry, drafts: Sequence[tuple[_AgentEntry, AgentSettings]]
+) -> tuple[_AgentEntry, AgentSettings] | None:
+    """The configured agent that a flag or input means, by its folder or by its name."""
+    folder = real_path(entry.origin.base / (entry.path or ""))
+    by_folder = [draft for draft in drafts if real_path(draft[1].path) == folder]
+    by_name = [draft for draft in drafts if entry.path in (draft[0].name, draft[1].path.name)]
+    return next(iter(by_folder or by_name), None)
+
+
+def _folder_problems(entry: _AgentEntry, agent: AgentSettings, workspace: Path) -> Iterator[Problem]:
+    problem = partial(entry.origin.problem, value=shorten(entry.path) if entry.path else None)
+    path = agent.path
+    if not real_path(path).is_relative_to(workspace):
+        hint = f"start from a folder that holds the agent; the workspace is {workspace}"
+        yield problem("the agent's folder is outside the workspace", hint=hint)
+    elif path.is_file():
+        yield problem("an agent is a folder, this is a file", hint=f"path: {path.parent.name}")
+    elif not path.is_dir():
+        siblings = [other.name for other in path.parent.iterdir() if other.is_dir()] if path.parent.is_dir() else []
+        yield problem("there is no such agent folder", hint=did_you_mean(path.name, siblings))
+    elif agent.driver == "adk" and not may_hold_agent(path):
+        hint = "name the folder that holds agent.py or root_agent.yaml"
+        yield problem("no agent in this folder: neither agent.py nor root_agent.yaml", hint=hint)
+    for message, hint in _option_problems(agent):
+        yield entry.origin.problem(message, hint=hint)
+
+
+_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
+_DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
+    "adk": ((), "", ()),
+    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
+    "adk_server": _SERVER,
+    "a2a": _SERVER,
+    "openai": (*_SERVER[:2], ("headers", "model")),
+    "command": (("command",), "command: the program that answers, and its arguments", ()),
+    "python": (("function",), "function: MODULE:FUNCTION", ()),
+}
+"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
+
+
+def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """What is missing, or means nothing, of the options that only some drivers have. Drivers of packages take any."""
+    if agent.driver not in _DRIVER_OPTIONS:
+        return
+    needed, hint, others = _DRIVER_OPTIONS[agent.driver]
+    given = [name for name in needed if getattr(agent, name)]
+    if needed and not given:
+        yield f"the driver {agent.driver} needs a {' or a '.join(needed)}", hint
+    if len(given) > 1:
+        yield f"{' and '.join(given)} are given, and one of them answers", "keep one of them"
+    known = {name for needs, _, more in _DRIVER_OPTIONS.values() for name in (*needs, *more)}
+    for name in sorted(name for name in known - {*needed, *others} if getattr(agent, name)):
+        yield f"a {name} is given, and driver: {agent.driver}", "keep one of them"
+
+
+def may_hold_agent(folder: Path) -> bool:
+    """Whether ADK could find an agent in the folder; what is in the files is not looked at."""
+    return any((folder / name).exists() for name in ("agent.py", "agent", "__init__.py", "root_agent.yaml"))
+
+
+def unique_names(folders: Sequence[Path], workspace: Path) -> list[str]:
+    """The folders' names, and their paths from the workspace where two agree.
+
+    The workspace itself is called differently on every machine, so it is ``agent``.
+    """
+    short = ["agent" if folder == workspace else folder.name for folder in folders]
+    return [
+        name if short.count(name) == 1 or not folder.is_relative_to(workspace) else relative_name(folder, workspace)
+        for folder, name in zip(folders, short, strict=True)
+    ]
+
+
+def relative_name(path: Path, workspace: Path) -> str:
+    """A path from the workspace with forward slashes."""
+    return Path(os.path.relpath(path, workspace)).as_posix()

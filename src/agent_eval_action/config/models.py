@@ -3,6 +3,7 @@
 # Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -51,8 +52,7 @@ from agent_eval_action.results.base import Frozen, StoreKind
 if TYPE_CHECKING:  # the types of results would slow `--help`
     from agent_eval_action.results.run_result import Goal
 
-_MODES: Final = ("blocking", "advisory", "off")
-Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE, Looser(_MODES)]
+Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE, Looser(("blocking", "advisory", "off"))]
 ThresholdOn = Annotated[
     Literal["regression", "case", "suite", "off"], CHOICE, Looser(("case", "regression", "suite", "off"))
 ]
@@ -187,11 +187,6 @@ class Policy(Frozen):
         repeatable=True,
     )
 
-    def mode_of(self, name: str, goal: "Goal", eval_set: str) -> Mode:
-        """The weaker of the modes of a criterion and an eval set."""
-        modes = (self.for_criterion(name, goal).mode, self.sets.get(eval_set, "blocking"))
-        return max(modes, key=_MODES.index)
-
     def for_criterion(self, name: str, goal: "Goal") -> CriterionPolicy:
         """The rules of one criterion; the limit of the other direction is None."""
         own = self.criteria.get(name) or self.inherited(name)
@@ -205,6 +200,12 @@ class Policy(Frozen):
             max_drop=self.max_drop,
             max_rise=self.max_rise,
         )
+
+
+_answers = partial(option, describes_agent=True, decides_answers=True)
+"""An option of what answers."""
+_serves = partial(_answers, has_flag=False)
+"""One that only some drivers have, and an agent is given in the file."""
 
 
 class AgentDefaults(Frozen):
@@ -227,53 +228,21 @@ class AgentDefaults(Frozen):
         "wins over criteria files.",
         "`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
     )
-    driver: Name = option(
+    driver: Name = _answers(
         "adk",
         "What answers: ADK's Runner, a recording, or a driver from an installed package.",
         "{}, with a recording `recorded`",
         metavar="adk|recorded|NAME",
-        describes_agent=True,
-        decides_answers=True,
     )
-    recording: Annotated[Path | None, FOLDER] = option(
-        None,
-        "Folder of a finished run whose transcripts are scored again.",
-        "",
-        describes_agent=True,
-        decides_answers=True,
+    recording: Annotated[Path | None, FOLDER] = _answers(
+        None, "Folder of a finished run whose transcripts are scored again."
     )
-    url: Url | None = option(
-        None,
-        "Address of the server that answers.",
-        "",
-        has_flag=False,
-        describes_agent=True,
-        decides_answers=True,
+    url: Url | None = _serves(None, "Address of the server that answers.")
+    command: Command | None = _serves(
+        None, "The command that starts the program or server that answers; `{port}` in it is a free port, `$PORT` too."
     )
-    command: Command | None = option(
-        None,
-        "The command that starts the program or server that answers; `{port}` in it is a free port, `$PORT` too.",
-        "",
-        has_flag=False,
-        describes_agent=True,
-        decides_answers=True,
-    )
-    function: FunctionName | None = option(
-        None,
-        "The function that answers, as `module:function`.",
-        "",
-        has_flag=False,
-        describes_agent=True,
-        decides_answers=True,
-    )
-    model: Text | None = option(
-        None,
-        "The model's name in requests to an OpenAI-compatible server.",
-        "",
-        has_flag=False,
-        describes_agent=True,
-        decides_answers=True,
-    )
+    function: FunctionName | None = _serves(None, "The function that answers, as `module:function`.")
+    model: Text | None = _serves(None, "The model's name in requests to an OpenAI-compatible server.")
     headers: Headers = option(
         {},
         "HTTP headers of requests to the server; `${NAME}` in a value is a variable that the agent sees.",
@@ -286,13 +255,11 @@ class AgentDefaults(Frozen):
         "found or built",
         describes_agent=True,
     )
-    env: Variables = option(
+    env: Variables = _answers(
         {},
         "Environment variables that the agent sees: names to pass through, or names with values.",
         "model credentials and the basics only",
         repeatable=True,
-        describes_agent=True,
-        decides_answers=True,
     )
     install_env: Variables = option(
         {},
@@ -322,19 +289,36 @@ class AgentDefaults(Frozen):
     )
 
 
+class AgentModule(Frozen):
+    """An agent that is imported by its module's name, as google-adk's AgentEvaluator does it.
+
+    ``sub_agent`` is the one below it that answers, "" for the agent itself. ``search_path``: where modules are looked
+    for first.
+    """
+
+    name: str
+    sub_agent: str = ""
+    search_path: tuple[Path, ...] = ()
+    cwd: Path
+
+
 class AgentSettings(AgentDefaults):
-    """One agent: its folder, its name in every result, and the eval files it names as its own."""
+    """One agent: its folder, its name in every result, and the eval files it names as its own.
+
+    ``module``: how it is imported; None as ``adk eval`` imports the folder. No option sets it.
+    """
 
     path: Path
     name: str
     evals: Evals = ()
+    module: AgentModule | None = None
 
 
 class AgentIdentity(Frozen):
     """The fields that an entry of ``agents`` has beside the options of an agent."""
 
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.", describes_agent=True)
-    path: Text | None = option(None, "The agent's folder.", describes_agent=True, decides_answers=True)
+    path: Text | None = _answers(None, "The agent's folder.")
 
 
 class BaselineSettings(Frozen):
@@ -464,7 +448,7 @@ class Settings(Frozen):
     repeats: Annotated[int, whole_number(1, 1000), Looser(when="lower")] = option(
         1, "Runs of every case.", "{}; `baseline update`: `5`", topic="What to run", common=True
     )
-    concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.", topic="How it runs")
+    concurrency: Annotated[int, whole_number(1, 10000)] = option(64, "Sessions at once.", topic="How it runs")
     max_time: Duration = option(
         2700.0,
         "Longest time of the whole run; a run that is not complete by then is inconclusive.",

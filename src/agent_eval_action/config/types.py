@@ -20,7 +20,7 @@ from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.job_variables import JOB_VARIABLE_PATTERN, is_job_variable
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts, issues_of
-from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.errors import ConfigError, EvalFileError, Problem
 from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.redaction import pattern_problem
 
@@ -339,6 +339,11 @@ class EvalPattern:
     pattern: str
     origin: Origin
     columns: ColumnMapping | None = None
+
+    def refusal(self, message: str, hint: str | None) -> EvalFileError:
+        """The error that it names no eval file that can be had."""
+        problem = self.origin.problem(message, value=shorten(self.pattern), hint=hint)
+        return EvalFileError("eval files cannot be found", problems=(problem,))
 
 
 def _pattern(value: Any, _: Origin) -> EvalPattern:

@@ -1,21 +1,27 @@
-"""One bounded walk over folders: which hold an agent, where eval files lie, and which files a pattern names."""
+"""One bounded walk over folders: which hold an agent, where eval files lie, and which files a pattern names.
+
+Files in buckets of Google Cloud Storage are fetched into the workspace with the job's credentials.
+A store of ``adk eval`` (``--eval_storage_uri``) keeps an eval set at ``AGENT/evals/eval_sets/ID.evalset.json``.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from agent_eval_action.config.types import EvalPattern
-from agent_eval_action.diagnostics.reader import did_you_mean, shorten
-from agent_eval_action.diagnostics.tables import is_table
-from agent_eval_action.errors import EvalFileError
-from agent_eval_action.results.evalset import EVAL_SUFFIXES
+from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, shorten
+from agent_eval_action.diagnostics.tables import MAX_TABLE_BYTES, TABLE_SUFFIXES, is_table
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, FIXTURES
 
 SET_FOLDERS: Final = ("evalsets", "eval/datasets")
 """Folders of Google's project templates, in which every JSON file that holds eval cases is an eval file."""
@@ -30,6 +36,7 @@ _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
 _CASE: Final = re.compile(rb'"(?:eval_?[iI]d|eval_?[cC]ase_?[iI]d|prompt|agent_?[dD]ata)"\s*:')
+_SESSION: Final = (re.compile(rb'"events"\s*:\s*\['), re.compile(rb'"author"\s*:\s*"user"'))
 _MANIFEST: Final = "agents-cli-manifest.yaml"
 _MANIFEST_LINE: Final = re.compile(rb"^(language|agent_directory):\s*[\"']?([^\"'\s#]+)", re.MULTILINE)
 _READ: Final = 256 * 1024
@@ -62,8 +69,8 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
             agents.append(folder)
         if _MANIFEST in names and (agent := _go_agent(folder)) is not None:
             go_agents.append(agent)
-        json_files = [folder / entry.name for entry in entries if entry.name.endswith(".json")]
-        here = [file for file in json_files if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
+        named = [folder / entry.name for entry in entries if entry.name.endswith((".json", CONFORMANCE_SPEC))]
+        here = [file for file in named if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
         files += filter(is_eval_file, here)
         if seen > max_entries:
             break
@@ -87,10 +94,24 @@ def is_eval_file(path: Path) -> bool:
     """Whether a file is found as an eval file: by its name, or by its folder and what it holds."""
     if path.name.endswith(EVAL_SUFFIXES):
         return path.name not in _FOREIGN
-    return is_set_folder(path.parent) and _holds_cases(path)
+    if path.name == CONFORMANCE_SPEC:
+        return any(path.with_name(f"generated-recordings{mode}.yaml").is_file() for mode in ("", "-sse"))
+    return (is_set_folder(path.parent) and holds_cases(path)) or _is_fixture(path)
 
 
-def _holds_cases(path: Path) -> bool:
+def _is_fixture(path: Path) -> bool:
+    """Whether `adk test` takes the file, and does not expect it to fail: events of a session, beside an agent."""
+    if path.parent.name != FIXTURES or path.suffix != ".json" or path.stem.endswith("_xfail"):
+        return False
+    try:
+        names = [entry.name for entry in path.parent.parent.iterdir()]
+    except OSError:
+        return False
+    return holds_agent(path.parent.parent, names) and all(mark.search(_beginning(path)) for mark in _SESSION)
+
+
+def holds_cases(path: Path) -> bool:
+    """Whether a JSON file looks like one with eval cases, whatever its name; its beginning is read."""
     text = _beginning(path) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_CASE.search(text))
 
@@ -158,13 +179,23 @@ def _parses(text: bytes) -> bool:
     return True
 
 
-def _beginning(path: Path) -> bytes:
+def _beginning(path: Path, size: int = _READ) -> bytes:
     try:
         # A fifo of this name must not block the walk.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
-            return file.read(_READ) or b""
+            return file.read(size) or b""
     except OSError:
         return b""
+
+
+def texts_below(root: Path, suffixes: tuple[str, ...], *, max_entries: int, size: int) -> Iterator[tuple[Path, bytes]]:
+    """The files below a folder with these suffixes, each with its beginning; of a larger folder the first of them."""
+    try:
+        for path in files_below(root, max_entries=max_entries):
+            if path.suffix in suffixes:
+                yield path, _beginning(path, size)
+    except TooManyEntries:
+        return
 
 
 def expand(named: EvalPattern) -> tuple[Path, ...]:
@@ -178,20 +209,15 @@ def expand(named: EvalPattern) -> tuple[Path, ...]:
         found = tuple(sorted(_matches(path))) if _MAGIC.search(named.pattern) else ()
     except TooManyEntries:
         message = f"more than {MAX_ENTRIES} files to look through"
-        raise _refusal(named, message, "name a folder further down") from None
+        raise named.refusal(message, "name a folder further down") from None
     except re.error:
-        raise _refusal(named, "is not a glob", "[a-z] holds a range, ** stands alone") from None
+        raise named.refusal("is not a glob", "[a-z] holds a range, ** stands alone") from None
     if not found and _MAGIC.search(named.pattern):
-        raise _refusal(named, "matches no file", f"paths start from {named.origin.base}")
+        raise named.refusal("matches no file", f"paths start from {named.origin.base}")
     if not found:
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise _refusal(named, "there is no such eval file", did_you_mean(path.name, siblings))
+        raise named.refusal("there is no such eval file", did_you_mean(path.name, siblings))
     return found
-
-
-def _refusal(named: EvalPattern, message: str, hint: str | None) -> EvalFileError:
-    problem = named.origin.problem(message, value=shorten(named.pattern), hint=hint)
-    return EvalFileError("eval files cannot be found", problems=(problem,))
 
 
 def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
@@ -200,10 +226,10 @@ def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
         found = tuple(filter(is_table, files))
         what, names = "no table", "*.csv, *.tsv, *.jsonl or *.ndjson"
     else:
-        found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_cases, files))
+        found = tuple(filter(is_eval_file, files)) or tuple(filter(holds_cases, files))
         what, names = "no eval file", "*.evalset.json or *.test.json; a table is named itself"
     if not found:
-        raise _refusal(named, f"{what} in this folder", names)
+        raise named.refusal(f"{what} in this folder", names)
     return found
 
 
@@ -236,3 +262,124 @@ def _name_regex(part: str) -> str:
         else:
             out += {"*": "[^/]*", "?": "[^/]"}.get(sign, re.escape(sign))
     return out
+
+
+# --- eval files in buckets -------------------------------------------------------------------------
+
+FETCHED: Final = Path(".agent-eval/gs")
+"""Where fetched files lie, from the workspace: ``BUCKET/OBJECT``."""
+
+_ADDRESS: Final = re.compile(r"gs:/{1,2}(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
+_SETS: Final = "evals/eval_sets"
+_SUFFIXES: Final = (".json", *YAML_SUFFIXES, *TABLE_SUFFIXES)
+_MOST_OBJECTS: Final = 1000
+_SECONDS: Final = 30.0
+_INSTALL: Final = "pip install 'agent-eval-action[gcs]'"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFile:
+    """A file of the workspace that was fetched. ``agent``: the folder of the agent in whose store it lies, or None."""
+
+    path: Path
+    agent: Path | None = None
+
+
+def is_in_bucket(pattern: str) -> bool:
+    """Whether eval files are named by an address of a bucket. A path made of one has a slash less."""
+    return pattern.startswith(("gs://", "gs:/"))
+
+
+def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[FetchedFile, ...]:
+    """Fetch what an address names, sorted. Raises EvalFileError where it names nothing, or cannot be reached.
+
+    ``gs://bucket/x.evalset.json`` is an object, ``gs://bucket/folder/`` every eval file below, ``gs://bucket`` every
+    eval set of these agents in a store of ``adk eval``, and ``gs://bucket/my_set`` the one with this id.
+    """
+    found = _ADDRESS.fullmatch(named.pattern)
+    if found is None:
+        raise named.refusal(
+            "is no address of a bucket", "gs://bucket, gs://bucket/my_set or gs://bucket/x.evalset.json"
+        )
+    bucket, name = found["bucket"], found["name"] or ""
+    with _explaining(named):
+        client = _client()
+        names = dict(_objects(client, bucket, name, agents))
+        if not names:
+            ours = " or ".join(f"{folder.name}/{_SETS}/" for folder in agents)
+            hint = f"a store of adk eval has the agent's eval sets in {ours}" if not name.endswith(_SUFFIXES) else None
+            raise named.refusal("there is no such eval file", hint)
+        if len(names) > _MOST_OBJECTS:
+            raise named.refusal(f"names more than {_MOST_OBJECTS} eval files", "name a folder further down")
+        store = OutputFolder(workspace / FETCHED, workspace)
+        fetched = []
+        for wanted, agent in sorted(names.items()):
+            _download(client, bucket, wanted, store)
+            fetched.append(FetchedFile(workspace / FETCHED / bucket / wanted, agent))
+    return tuple(fetched)
+
+
+def _objects(client: Any, bucket: str, name: str, agents: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
+    """The objects that are meant, each with the agent in whose store it lies."""
+    if name.endswith(_SUFFIXES):
+        if client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry()) is not None:
+            yield name, None
+    elif name.endswith("/"):
+        for found in _listed(client, bucket, name):
+            if found.endswith(EVAL_SUFFIXES):
+                yield found, None
+    else:
+        for folder in agents:
+            prefix = f"{folder.name}/{_SETS}/"
+            for found in _listed(client, bucket, prefix):
+                if found == f"{prefix}{name}.evalset.json" or (not name and found.endswith(".evalset.json")):
+                    yield found, folder
+
+
+def _listed(client: Any, bucket: str, prefix: str) -> list[str]:
+    listed = client.list_blobs(bucket, prefix=prefix, max_results=_MOST_OBJECTS + 1, timeout=_SECONDS, retry=_retry())
+    return [blob.name for blob in listed]
+
+
+def _download(client: Any, bucket: str, name: str, store: OutputFolder) -> None:
+    blob = client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry())
+    if blob is None:
+        raise OSError(f"{name} was removed meanwhile")
+    if (blob.size or 0) > MAX_TABLE_BYTES:
+        raise OSError(f"{name} is larger than {MAX_TABLE_BYTES // (1024 * 1024)} MB")
+    with store.replacing(f"{bucket}/{name}", sync=False) as file:
+        blob.download_to_file(file, timeout=_SECONDS, retry=_retry())
+
+
+def _client() -> Any:
+    storage = importlib.import_module("google.cloud.storage")  # untyped, slow to import, and rarely used
+    # Objects are read without a project; without one here the client asks the machine for it.
+    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT") or "none")
+
+
+def _retry() -> Any:
+    return importlib.import_module("google.cloud.storage.retry").DEFAULT_RETRY.with_timeout(_SECONDS)
+
+
+@contextlib.contextmanager
+def _explaining(named: EvalPattern) -> Iterator[None]:
+    """Raise what Google's client and its transport raise as a problem of the address."""
+    try:
+        from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized  # noqa: PLC0415 - slow
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
+        from requests import RequestException  # noqa: PLC0415 - as above
+
+        yield
+    except ImportError as missing:
+        raise named.refusal(f"needs google-cloud-storage ({missing.name})", _INSTALL) from missing
+    except NotFound:
+        raise named.refusal("there is no such bucket or object", None) from None
+    except (Forbidden, Unauthorized, GoogleAuthError) as error:
+        hint = "the job needs credentials of Google Cloud that may read the bucket (storage.objects.get and .list)"
+        raise named.refusal(f"may not be read: {_sentence(error)}", hint) from None
+    except (GoogleAPIError, RequestException, OSError, ValueError) as error:
+        raise named.refusal(f"cannot be fetched: {_sentence(error)}", None) from None
+
+
+def _sentence(error: Exception) -> str:
+    return shorten(" ".join(str(error).split()), 200).strip('"')

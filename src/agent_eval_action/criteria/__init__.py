@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_snake
 
-from agent_eval_action.config.criteria import CriterionSpec
-from agent_eval_action.config.eval_config import MetricKind
+from agent_eval_action.config.criteria import CriterionSpec, MetricKind
 from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.registry import Registry
@@ -26,33 +25,39 @@ from agent_eval_action.results.run_result import CriterionInfo
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "expected_calls", "relaxes", "warm_up"]
 
 _BUILT_IN: Final = {
-    "tool_trajectory_avg_score": "deterministic.trajectory:ToolTrajectoryAvgScore",
-    "response_match_score": "deterministic.text:ResponseMatchScore",
-    "tool_trajectory_score": "deterministic.adk_rust:ToolTrajectoryScore",
-    "response_similarity": "deterministic.adk_rust:ResponseSimilarity",
-    "trajectory_precision": "deterministic.calls:TrajectoryPrecision",
-    "trajectory_recall": "deterministic.calls:TrajectoryRecall",
-    "trajectory_f1": "deterministic.calls:TrajectoryF1",
-    "trajectory_similarity": "deterministic.calls:TrajectorySimilarity",
-    "trajectory_single_tool_use": "deterministic.calls:TrajectorySingleToolUse",
-    "redundant_calls": "deterministic.calls:RedundantCalls",
-    "agent_route": "deterministic.calls:AgentRoute",
-    "final_session_state": "deterministic.calls:FinalSessionState",
-    "answer_exact_match": "deterministic.answers:AnswerExactMatch",
-    "answer_similarity": "deterministic.answers:AnswerSimilarity",
-    "answer_contains": "deterministic.answers:AnswerContains",
-    "answer_pattern": "deterministic.answers:AnswerPattern",
-    "tool_call_count_v1": "deterministic.efficiency:ToolCallCount",
-    "inference_call_count_v1": "deterministic.efficiency:InferenceCallCount",
-    "token_usage_v1": "deterministic.efficiency:TokenUsage",
-    "invocation_duration_v1": "deterministic.efficiency:InvocationDuration",
-    "cost_usd_v1": "deterministic.efficiency:CostUsd",
-    "final_response_match_v2": "judge.verdicts:FinalResponseMatch",
-    "rubric_based_final_response_quality_v1": "judge.rubrics:FinalResponseQuality",
-    "rubric_based_tool_use_quality_v1": "judge.rubrics:ToolUseQuality",
-    "rubric_based_multi_turn_trajectory_quality_v1": "judge.rubrics:TrajectoryQuality",
-    "hallucinations_v1": "judge.hallucinations:Hallucinations",
-    "per_turn_user_simulator_quality_v1": "judge.verdicts:SimulatorQuality",
+    "tool_trajectory_avg_score": "calls:ToolTrajectoryAvgScore",
+    "response_match_score": "text:ResponseMatchScore",
+    "tool_trajectory_score": "adk_rust:ToolTrajectoryScore",
+    "response_similarity": "adk_rust:ResponseSimilarity",
+    "semantic_match_score": "adk_rust:SemanticMatch",
+    "rubric_quality_score": "adk_rust:RubricQuality",
+    "safety_score": "adk_rust:SafetyScore",
+    "hallucination_score": "adk_rust:HallucinationScore",
+    "trajectory_precision": "calls:TrajectoryPrecision",
+    "trajectory_recall": "calls:TrajectoryRecall",
+    "trajectory_f1": "calls:TrajectoryF1",
+    "trajectory_similarity": "calls:TrajectorySimilarity",
+    "trajectory_single_tool_use": "calls:TrajectorySingleToolUse",
+    "redundant_calls": "calls:RedundantCalls",
+    "agent_route": "calls:AgentRoute",
+    "final_session_state": "calls:FinalSessionState",
+    "recorded_events": "calls:RecordedEvents",
+    "answer_exact_match": "answers:AnswerExactMatch",
+    "answer_similarity": "answers:AnswerSimilarity",
+    "answer_contains": "answers:AnswerContains",
+    "answer_pattern": "answers:AnswerPattern",
+    "answer_json_schema": "answers:AnswerJsonSchema",
+    "tool_call_count_v1": "efficiency:ToolCallCount",
+    "inference_call_count_v1": "efficiency:InferenceCallCount",
+    "token_usage_v1": "efficiency:TokenUsage",
+    "invocation_duration_v1": "efficiency:InvocationDuration",
+    "cost_usd_v1": "efficiency:CostUsd",
+    "final_response_match_v2": "verdicts:FinalResponseMatch",
+    "rubric_based_final_response_quality_v1": "verdicts:FinalResponseQuality",
+    "rubric_based_tool_use_quality_v1": "verdicts:ToolUseQuality",
+    "rubric_based_multi_turn_trajectory_quality_v1": "verdicts:TrajectoryQuality",
+    "hallucinations_v1": "hallucinations:Hallucinations",
+    "per_turn_user_simulator_quality_v1": "verdicts:SimulatorQuality",
     "safety_v1": "vertex:Safety",
     "response_evaluation_score": "vertex:ResponseEvaluationScore",
     "multi_turn_task_success_v1": "vertex:TaskSuccess",
@@ -126,7 +131,7 @@ def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
     problems: list[Problem] = []
     if spec.custom is None and _NO_EFFECT not in kind.model_fields:
         # ADK lets every criterion carry this option; where it changes nothing, asking for it is a mistake
-        for key in [key for key in options if to_snake(key) == _NO_EFFECT]:
+        for key in [key for key in options if snake_case(key) == _NO_EFFECT]:
             if options.pop(key) is not False and not problems:
                 problems.append(spec.problem(f"{spec.name}: `{key}` has no effect on this criterion", inside=(key,)))
     try:
@@ -217,6 +222,6 @@ def expected_calls(info: CriterionInfo) -> ExpectedCalls:
 
 def warm_up() -> None:
     """Import now what scoring needs later: for a thread, while the agent starts."""
-    from agent_eval_action.criteria.deterministic.text import tokenizer  # noqa: PLC0415 - see _BUILT_IN
+    from agent_eval_action.criteria.text import tokenizer  # noqa: PLC0415 - see _BUILT_IN
 
     tokenizer()

@@ -6,18 +6,24 @@ import asyncio
 import hashlib
 import importlib
 import math
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from agent_eval_action.config.eval_config import MetricKind
-from agent_eval_action.criteria import prompts
+from agent_eval_action.config.criteria import MetricKind
 from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.criteria.judge.base import Answer, JudgedCriterion, Question, as_json, fences
+from agent_eval_action.criteria.judge import (
+    Answer,
+    JudgedCriterion,
+    Question,
+    as_json,
+    ask_by_template,
+    placeholders,
+)
 from agent_eval_action.criteria.vertex import VertexCriterion
 from agent_eval_action.llm.client import LlmError
 from agent_eval_action.llm.providers.vertex import predefined_metric
-from agent_eval_action.results.evalset import DatasetCase, Invocation, InvocationEvents, JsonObject
+from agent_eval_action.results.evalset import DatasetCase, Invocation, JsonObject
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 
@@ -32,9 +38,9 @@ def instance_of(sample: Sample) -> JsonObject:
     case = sample.case
     instance: JsonObject = {"eval_case_id": case.eval_id}
     if not (isinstance(case, DatasetCase) and "agent_data" in case.metric_fields):
-        instance["prompt"] = _dump(sample.actual[0].user_content)
+        instance["prompt"] = sample.actual[0].user_content.wire()
         if reference := case.turns[-1].final_response if case.turns else None:
-            instance["reference"] = {"response": _dump(reference)}
+            instance["reference"] = {"response": reference.wire()}
     if isinstance(case, DatasetCase):
         instance |= case.metric_fields
     if not (isinstance(case, DatasetCase) and case.recorded):
@@ -54,28 +60,23 @@ def _agent_data(before: Mapping[str, Any], sample: Sample) -> JsonObject:
         if number or not turns:
             turns.append({"turn_index": len(turns), "turn_id": f"turn_{len(turns)}", "events": []})
         if len(sample.actual) > 1 and (number or not before):
-            turns[-1]["events"].append({"author": "user", "content": _dump(turn.user_content)})
+            turns[-1]["events"].append({"author": "user", "content": turn.user_content.wire()})
         turns[-1]["events"] += _events(turn)
     return {**({"agents": agents} if agents else {}), "turns": turns}
 
 
 def _events(turn: Invocation) -> list[JsonObject]:
-    data, agent = turn.intermediate_data, "agent"
+    agent = "agent"
     events: list[JsonObject] = []
-    for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
+    for event in turn.events:
         if event.content is not None:
-            events.append({"author": event.author, "content": _dump(event.content)})
+            events.append({"author": event.author, "content": event.content.wire()})
             agent = event.author if event.author != "user" else agent
     if turn.final_response is not None:
         names = list(turn.app_details.agent_details) if turn.app_details else []
         author = names[0] if len(names) == 1 else agent
-        events.append({"author": author, "content": _dump(turn.final_response)})
+        events.append({"author": author, "content": turn.final_response.wire()})
     return events
-
-
-def _dump(value: Any) -> JsonObject:
-    dumped: JsonObject = value.model_dump(mode="json", exclude_none=True)
-    return dumped
 
 
 class EvalMetric(Criterion):
@@ -125,7 +126,6 @@ class _Grade(Answer):
     score: float
 
 
-_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*)(?:\.[\w.]*)?\}")
 _TEXTS: Final = ("prompt", "response", "reference", "context", "agent_data")
 
 
@@ -141,28 +141,21 @@ class PromptMetric(JudgedCriterion, EvalMetric):
         instance = instance_of(sample)
         if "response" not in instance:
             return self.without_answer()
-        used = {match[1] for match in _PLACEHOLDER.finditer(self.prompt_template)}
+        used = placeholders(self.prompt_template)
         wanted = sorted(name for name in used if name in _TEXTS or name in instance)
         if lacking := [name for name in wanted if instance.get(name) is None]:
             return self.no_score(ScoreStatus.NOT_APPLICABLE, f"the case has no {' and no '.join(lacking)} to fill in")
-        fenced = fences({name: _text(instance[name]) for name in wanted})
-        version, rules = prompts.load("prompt_template")
-        question = Question(
-            f"{self.system_instruction}\n\n{rules}".strip(),
-            _PLACEHOLDER.sub(lambda match: fenced.get(match[1], match[0]), self.prompt_template),
-            _Grade,
-            version,
-            lambda answer: answer,
+        texts = {name: _text(instance[name]) for name in wanted}
+        asked: Question[Any] = ask_by_template(
+            "prompt_template", self.prompt_template, texts, _Grade, lambda answer: answer
         )
-        judge = self.judge(sample)
-        grades = await asyncio.gather(*(judge.ask(question, n) for n in range(self.judge_model_options.num_samples)))
-        if lost := next((grade for grade in grades if isinstance(grade, LlmError)), None):
-            return self.no_score(ScoreStatus.ERROR, lost.message)
-        scores = [grade.score for grade in grades if isinstance(grade, _Grade)]
+        question = replace(asked, system=f"{self.system_instruction}\n\n{asked.system}".strip())
+        grades = await self.judge(sample).ask_all(question)
+        if isinstance(grades, LlmError):
+            return self.no_score(ScoreStatus.ERROR, grades.message)
+        scores = [grade.score for grade in grades]
         mean = math.fsum(scores) / len(scores)
-        nearest = min(
-            (grade for grade in grades if isinstance(grade, _Grade)), key=lambda grade: abs(grade.score - mean)
-        )
+        nearest = min(grades, key=lambda grade: abs(grade.score - mean))
         return self.result(mean, reason=excerpt(nearest.explanation, 200), details={"samples": scores})
 
 
@@ -213,17 +206,14 @@ class ManagedMetric(VertexCriterion, EvalMetric):
         return (f"vertex_eval/{predefined_metric(self.name) or self.name}",)
 
     async def score_case(self, sample: Sample) -> CriterionScore:
-        instance, last = instance_of(sample), len(sample.actual) - 1
+        instance = instance_of(sample)
         needs = next((field for start, field in _NEEDS.items() if self.name.startswith(start)), "")
         if needs and not instance.get(needs):
             return self.no_score(ScoreStatus.NOT_APPLICABLE, f"the case has no {needs}")
         if not self.name.startswith("multi_turn") and len(instance["agent_data"]["turns"]) > 1:
             return self.no_score(ScoreStatus.NOT_APPLICABLE, "this metric scores conversations of one turn")
         parameters = {"rubric_group_key": self.rubric_group_key} if self.rubric_group_key else {}
-        turn = await self.ask(sample, last, {"eval_case": instance, "parameters": parameters})
-        if turn.score is None:
-            return self.no_score(turn.status, turn.reason, turns=(turn,))
-        return self.result(turn.score, reason=turn.reason, turns=(turn,), rubrics=turn.rubrics)
+        return await self.score_conversation(sample, {"eval_case": instance, "parameters": parameters})
 
 
 _NEEDS: Final = {

@@ -264,7 +264,10 @@ class TurnCriterion(Criterion, abc.ABC):
         return self.result(score, reason=worst_reasons(low or scored), turns=tuple(turns))
 
     def mean(self, scores: Sequence[float]) -> float:
-        """Added one by one, as ADK does: sum() of Python 3.12 compensates, and the last bit decides at a threshold."""
+        """The case's score from those of its turns; here their mean.
+
+        Added one by one, as ADK does: sum() of Python 3.12 compensates, and the last bit decides at a threshold.
+        """
         total = 0.0
         for score in scores:
             total += score

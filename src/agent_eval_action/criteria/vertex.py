@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
 from agent_eval_action.llm.client import LlmError, LlmRequest
-from agent_eval_action.results.evalset import Content, Invocation, InvocationEvents
+from agent_eval_action.results.evalset import Content, IntermediateData, Invocation
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore
 
@@ -69,6 +69,13 @@ class VertexCriterion(Criterion):
         )
         return TurnScore(turn=turn, score=score, reason=excerpt(why, 200), rubrics=rubrics)
 
+    async def score_conversation(self, sample: Sample, instance: Mapping[str, Any]) -> CriterionScore:
+        """The service's score of ``instance`` for the case, shown at its last turn."""
+        turn = await self.ask(sample, len(sample.actual) - 1, instance)
+        if turn.score is None:
+            return self.no_score(turn.status, turn.reason, turns=(turn,))
+        return self.result(turn.score, reason=turn.reason, turns=(turn,), rubrics=turn.rubrics)
+
 
 _NO_TEXT = "no text, and Vertex AI judges a text answering a text"
 
@@ -109,11 +116,7 @@ Event = dict[str, Any]
 
 class _Conversation(VertexCriterion):
     async def score_case(self, sample: Sample) -> CriterionScore:
-        last = len(sample.actual) - 1
-        turn = await self.ask(sample, last, {"agent_data": agent_data(sample.actual)})
-        if turn.score is None:
-            return self.no_score(ScoreStatus.ERROR, turn.reason, turns=(turn,))
-        return self.result(turn.score, reason=turn.reason, turns=(turn,), rubrics=turn.rubrics)
+        return await self.score_conversation(sample, {"agent_data": agent_data(sample.actual)})
 
 
 class TaskSuccess(_Conversation):
@@ -157,13 +160,10 @@ def agent_data(turns: Sequence[Invocation]) -> dict[str, Any]:
 def _events(turn: Invocation) -> Iterator[Event]:
     yield _event("user", turn.user_content)
     data = turn.intermediate_data
-    if isinstance(data, InvocationEvents):
-        for event in data.invocation_events:
-            if event.content is not None:
-                yield _event(event.author, event.content)
-    elif data is not None:
+    yield from (_event(event.author, event.content) for event in turn.events if event.content is not None)
+    if isinstance(data, IntermediateData):
         # Recorded turns may have their tool use in this form, which google-adk leaves out of the conversation.
-        dumped = data.model_dump(mode="json", exclude_none=True)
+        dumped = data.wire()
         calls = [{"function_call": call} for call in dumped["tool_uses"]]
         answers = [{"function_response": answer} for answer in dumped["tool_responses"]]
         for role, parts in (("model", calls), ("user", answers)):
@@ -177,4 +177,4 @@ def _events(turn: Invocation) -> Iterator[Event]:
 def _event(author: str, content: Content | None) -> Event:
     if content is None:
         return {"author": author}
-    return {"author": author, "content": content.model_dump(mode="json", exclude_none=True)}
+    return {"author": author, "content": content.wire()}

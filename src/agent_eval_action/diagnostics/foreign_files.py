@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,12 +23,9 @@ class ForeignFile:
 
 def recognise_eval_file(value: Any) -> ForeignFile | None:
     """The kind of file that is taken for an eval file and is none that is read. Claims nothing google-adk loads."""
+    if TRPC_METRICS.recognises(value):
+        return TRPC_METRICS
     return next((kind for kind in EVAL_FILES if kind.recognises(value)), None) if isinstance(value, dict) else None
-
-
-def recognise_criteria_file(value: Any) -> ForeignFile | None:
-    """The kind of criteria file, None where it may be ADK's."""
-    return next((kind for kind in CRITERIA_FILES if kind.recognises(value)), None)
 
 
 def _cases(value: Mapping[str, Any]) -> Any:
@@ -44,24 +41,22 @@ def _is_initial_session(value: Any) -> bool:
     return _without_cases("state")(value) and not value.get("events")
 
 
-def _criteria_entry(wanted: str) -> Callable[[Any], bool]:
-    """A mapping, a list of them, or a list under ``metrics``, of which any has the key; none that has ``criteria``."""
-
-    def recognises(value: Any) -> bool:
-        if isinstance(value, Mapping) and "criteria" in value:
-            return False
-        entries = value.get("metrics") if isinstance(value, Mapping) else value
-        found: Iterable[Any] = (value, *(entries if isinstance(entries, list) else ()))
-        return any(isinstance(item, Mapping) and wanted in item for item in found)
-
-    return recognises
+def _is_trpc_metrics(value: Any) -> bool:
+    """Metrics in a list or under ``metrics``, of which any is named as trpc-agent names them."""
+    entries = value.get("metrics") if isinstance(value, Mapping) and "criteria" not in value else value
+    return isinstance(entries, list) and any(
+        isinstance(item, Mapping) and ("metricName" in item or "metric_name" in item) for item in entries
+    )
 
 
 _AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
 _AS_CASE: Final = "write it as a case of an ADK eval set"
-_AS_CRITERIA: Final = 'write ADK\'s: {"criteria": {"tool_trajectory_avg_score": 1.0}}'
 _WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
 _IN_CRITERIA: Final = "criteria are written in test_config.json"
+
+TRPC_METRICS: Final = ForeignFile(
+    "a metrics file of trpc-agent, not an eval file", "name the eval file that it lies beside", _is_trpc_metrics
+)
 
 EVAL_FILES: Final = (
     ForeignFile("one case of an agents-cli dataset", _AS_CASE, _without_cases("eval_case_id")),
@@ -88,11 +83,5 @@ EVAL_FILES: Final = (
         "it goes with a list of turns, as its session file",
         _is_initial_session,
     ),
-)
-"""In this order; to accept such a format, delete its entry."""
-
-CRITERIA_FILES: Final = (
-    ForeignFile("a trpc-agent-go metrics list", _AS_CRITERIA, _criteria_entry("metricName")),
-    ForeignFile("a trpc-agent-python metrics file", _AS_CRITERIA, _criteria_entry("metric_name")),
 )
 """In this order; to accept such a format, delete its entry."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -83,14 +83,52 @@ def _repeated_keys(path: Path, text: str) -> list[Problem]:
     ]
 
 
+class Member(NamedTuple):
+    """A key or an index of a container; offsets of its beginning (an object's: that of the key), value and end."""
+
+    key: str | int
+    start: int
+    value: int
+    end: int
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def members(text: str, offset: int) -> Iterator[Member]:
+    """The members of the container that begins at ``offset`` of a JSON text; none of another value."""
+    opening = text[offset]
+    if opening not in "{[":
+        return
+    offset = skip_space(text, offset + 1)
+    for index in count():
+        if text[offset] in "}]":
+            return
+        key: str | int = index
+        start = offset
+        if opening == "{":
+            key, offset = _decode(text, offset)
+            offset = skip_space(text, skip_space(text, offset) + 1)
+        value, end = offset, _decode(text, offset)[1]
+        yield Member(key, start, value, end)
+        offset = skip_space(text, end)
+        if text[offset] == ",":
+            offset = skip_space(text, offset + 1)
+
+
+def skip_space(text: str, offset: int) -> int:
+    """The offset of what follows the white space at ``offset``."""
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
+
+
 class JsonLines:
     """Finds the line of a value. Containers on the way are walked once, with json's own scanner."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._decode = json.JSONDecoder().raw_decode
         self._items: dict[int, dict[str | int, int] | array[int]] = {}
-        self.start = self._skip(0)
+        self.start = skip_space(text, 0)
 
     @cached_property
     def _line_ends(self) -> array[int]:
@@ -127,25 +165,7 @@ class JsonLines:
 
     def _scan(self, offset: int) -> Iterator[tuple[str | int, int]]:
         """Each key or index of the container at ``offset``, with where its value begins."""
-        text, opening = self._text, self._text[offset]
-        if opening not in "{[":
-            return
-        offset = self._skip(offset + 1)
-        for index in count():
-            if text[offset] in "}]":
-                return
-            key: str | int = index
-            if opening == "{":
-                key, offset = self._decode(text, offset)
-                offset = self._skip(self._skip(offset) + 1)
-            yield key, offset
-            offset = self._skip(self._decode(text, offset)[1])
-            if text[offset] == ",":
-                offset = self._skip(offset + 1)
-
-    def _skip(self, offset: int) -> int:
-        match = _SPACE.match(self._text, offset)
-        return match.end() if match else offset
+        return ((member.key, member.value) for member in members(self._text, offset))
 
 
 _LITERALS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}

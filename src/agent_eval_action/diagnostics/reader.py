@@ -46,11 +46,7 @@ class Source:
         ``workspace`` is the folder the file's real path must lie in (None: anywhere).
         Raises ``error`` with problems.
         """
-        try:
-            text = _decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
-        except Unreadable as unreadable:
-            raise refusal(path, unreadable, error) from None
-        return cls.parse(text, path=path, error=error)
+        return cls.parse(read_text(path, workspace=workspace, error=error), path=path, error=error)
 
     @classmethod
     def parse(cls, text: str, *, path: Path, error: type[AgentEvalError]) -> Source:
@@ -110,6 +106,17 @@ def _is_yaml(path: Path) -> bool:
     return path.suffix.lower() in YAML_SUFFIXES
 
 
+def read_text(path: Path, *, workspace: Path | None, error: type[AgentEvalError]) -> str:
+    """The text of a file, as ``Source.read`` takes it. Raises ``error`` with problems."""
+    try:
+        text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
+    except Unreadable as unreadable:
+        raise refusal(path, unreadable, error) from None
+    if not text.strip():
+        raise refusal(path, Unreadable(path, "is empty"), error)
+    return text
+
+
 def refusal(path: Path, unreadable: Unreadable, error: type[AgentEvalError]) -> AgentEvalError:
     """The error of a file that cannot be read, with its one problem."""
     return error(f"{Problem(path, '').where} cannot be read", problems=(unreadable.problem,))
@@ -155,31 +162,35 @@ def open_regular(path: Path, workspace: Path | None, limit: int) -> int:
 
 def _too_large(path: Path, size: int, limit: int) -> Unreadable:
     message = f"is larger than {limit // (1024 * 1024)} MB"
-    return Unreadable(path, message, value=f"{size} bytes", hint="split it into several files")
+    hint = "split it into several files"
+    if path.suffix.lower() == ".json":
+        hint += f", or a list of rows into lines: `jq -c '.[]' {path.name} > {path.stem}.jsonl`"
+    return Unreadable(path, message, value=f"{size} bytes", hint=hint)
 
 
-def _decode(path: Path, data: bytes) -> str:
-    """UTF-8, with or without a byte order mark; every line end becomes a line feed."""
-    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise Unreadable(path, "is UTF-16 or UTF-32, not UTF-8", 1, hint="save the file as UTF-8")
+def decode(path: Path, data: bytes, line: int = 1) -> str:
+    """The text of UTF-8, in which every line end becomes a line feed. Raises Unreadable.
+
+    ``line``: the line of the file that ``data`` begins; before the first there may be a byte order mark.
+    """
+    hint = "save the file as UTF-8"
+    if line == 1:
+        if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise Unreadable(path, "is UTF-16 or UTF-32, not UTF-8", 1, hint=hint)
+        data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        shift = len(data) - len(error.object)
+        byte = f"byte 0x{data[error.start]:02x}"
         raise Unreadable(
-            path,
-            "is not UTF-8",
-            data.count(b"\n", 0, error.start + shift) + 1,
-            value=f"byte 0x{error.object[error.start]:02x}",
-            hint="save the file as UTF-8",
+            path, "is not UTF-8", line + data.count(b"\n", 0, error.start), value=byte, hint=hint
         ) from None
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if (nul := text.find("\0")) >= 0:
-        hint = "save the file as UTF-8" if text.count("\0") > len(text) // 4 else None
-        raise Unreadable(path, "holds a NUL character", text.count("\n", 0, nul) + 1, hint=hint)
-    if not text.strip():
-        raise Unreadable(path, "is empty")
+        is_utf_16 = text.count("\0") > len(text) // 4
+        place = line + text.count("\n", 0, nul)
+        raise Unreadable(path, "holds a NUL character", place, hint=hint if is_utf_16 else None)
     return text
 
 

@@ -5,19 +5,34 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic.alias_generators import to_snake
 
 JsonPath = tuple[str | int, ...]
+_Item = TypeVar("_Item")
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _LONGEST_WORD = 80
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def snake_case(name: str) -> str:
+    """A name in snake_case. One that is too long to be a field's stays: pydantic takes quadratic time."""
+    return to_snake(name) if len(name) <= _LONGEST_WORD else name
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """``1 case``, ``2 cases``, ``1,200 cases``; ``nouns`` where the plural takes more than an s."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def shortlist(items: Sequence[_Item], most: int, show: Callable[[_Item], str] = str, separator: str = ", ") -> str:
+    """``a, b and 3 more``: at most so many of the items, each as ``show`` has it."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return separator.join(map(show, items[:most])) + more
 
 
 def json_path_text(json_path: JsonPath) -> str:
@@ -37,8 +52,10 @@ def shorten(value: Any, limit: int = 80) -> str:
     """A value as one line of JSON of at most ``limit`` characters."""
     if isinstance(value, str) and len(value) > limit:
         value = value[: limit + 1]
+    if not isinstance(value, dict | list | tuple):
+        return clip(_ENCODER.encode(value), limit)
     # iterencode is lazy, so a huge value is never written out whole; a few chunks are past the limit.
-    text = "".join(islice(json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value), limit))
+    text = "".join(islice(_ENCODER.iterencode(value), limit))
     return clip(text, limit)
 
 

@@ -5,30 +5,29 @@ A file is read anew for each pass over its rows. What is wrong with a row is a p
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from io import StringIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pydantic_core import from_json
 
-from agent_eval_action.diagnostics.reader import Source, open_regular, refusal
+from agent_eval_action.diagnostics.reader import Source, decode, open_regular, refusal
 from agent_eval_action.errors import AgentEvalError, Unreadable
 
 TABLE_SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
 MAX_ROW_BYTES: Final = 16 * 1024 * 1024
 _ROWS_FOR_COLUMNS: Final = 100
-_BOMS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _AT: Final = re.compile(r" at line 1 column (\d+)$")
-_DELIMITERS: Final = ",;\t"
+DELIMITERS: Final = ",;\t"
 
 
 def is_table(path: Path) -> bool:
@@ -110,7 +109,7 @@ class Table:
         return header
 
     def _json_rows(self, file: BinaryIO) -> Iterator[Row]:
-        for line, text in _lines(self.path, file):
+        for line, text in enumerate(_lines(self.path, file), 1):
             if not text.strip():
                 continue
             try:
@@ -123,19 +122,45 @@ class Table:
                 raise Unreadable(
                     self.path, "this line is no JSON object", line, value=json.dumps(value)[:80], hint=hint
                 )
-            item = value.get(
-                "item"
-            )  # a row of OpenAI's evals wraps its values, with the answer that was sampled beside
-            yield Row(line, item if isinstance(item, dict) and value.keys() <= {"item", "sample"} else value)
+            yield Row(line, _values(value))
+
+
+@dataclass(frozen=True)
+class JsonRows(Table):
+    """The objects of a JSON list, as they were read with the whole file."""
+
+    whole: Source | None = field(default=None, repr=False)
+
+    def rows(self) -> Iterator[Row]:
+        """Every object of the list. Raises Unreadable at an entry that is none."""
+        assert self.whole is not None  # noqa: S101 - made by ``of``
+        for index, value in enumerate(self.whole.value):
+            line = self.whole.line((index,)) or 1
+            if not isinstance(value, dict):
+                raise Unreadable(self.path, "this row is no JSON object", line, value=json.dumps(value)[:80])
+            yield Row(line, _values(value))
+
+    @classmethod
+    def of(cls, whole: Source, error: type[AgentEvalError]) -> Source:
+        """A file that was read and is a list, as the table that it is. Raises ``error`` where no row can be read."""
+        return replace(cls(whole.path, None, whole).source(error), warnings=whole.warnings)
+
+
+def _values(row: dict[str, Any]) -> dict[str, Any]:
+    """The values of an object by column: OpenAI's evals wrap them, with the answer that was sampled beside."""
+    item = row.get("item")
+    return item if isinstance(item, dict) and row.keys() <= {"item", "sample"} else row
 
 
 def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV file that are not blank, each with the line it begins in."""
     csv.field_size_limit(MAX_ROW_BYTES)
-    lines, begin = _CountedLines(table, file), 1
-    reader = csv.reader(lines, delimiter="\t" if table.path.suffix.lower() == ".tsv" else lines.delimiter, strict=True)
+    lines = _lines(table.path, file)
+    first = next(lines, "")
+    delimiter = "\t" if table.path.suffix.lower() == ".tsv" else max(DELIMITERS, key=first.count)
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     while True:
-        begin = lines.number + 1
+        begin = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
@@ -148,53 +173,12 @@ def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
             yield begin, cells
 
 
-class _CountedLines:
-    """The lines of a file for the csv module, which counts none when it raises; ``number`` is that of the last."""
-
-    def __init__(self, table: Table, file: BinaryIO) -> None:
-        self._lines = _lines(table.path, file)
-        self._first = next(self._lines, None)
-        self.number = 0
-        text = self._first[1] if self._first else ""
-        self.delimiter = max(_DELIMITERS, key=text.count)
-
-    def __iter__(self) -> _CountedLines:
-        return self
-
-    def __next__(self) -> str:
-        first, self._first = self._first, None
-        self.number, text = first or next(self._lines)
-        return text
-
-
-def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Lines of UTF-8 with their numbers; every line end becomes a line feed."""
-    number = 0
+def _lines(path: Path, file: BinaryIO) -> Iterator[str]:
+    """Lines of UTF-8; every line end becomes a line feed."""
+    number = 1
     while raw := file.readline(MAX_ROW_BYTES + 1):
-        if not number:
-            if raw.startswith(_BOMS):
-                raise Unreadable(path, "is UTF-16 or UTF-32, not UTF-8", 1, hint="save the file as UTF-8")
-            raw = raw.removeprefix(codecs.BOM_UTF8)
         if len(raw) > MAX_ROW_BYTES:
-            raise Unreadable(path, f"this row is larger than {MAX_ROW_BYTES // (1024 * 1024)} MB", number + 1)
-        if b"\0" in raw:
-            raise Unreadable(path, "holds a NUL character", number + 1)
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{raw[error.start]:02x}"
-            raise Unreadable(path, "is not UTF-8", number + 1, value=byte, hint="save the file as UTF-8") from None
-        if "\r" not in text:
+            raise Unreadable(path, f"this row is larger than {MAX_ROW_BYTES // (1024 * 1024)} MB", number)
+        for line in StringIO(decode(path, raw, number)):
+            yield line
             number += 1
-            yield number, text
-            continue
-        for line in _split(text):
-            number += 1
-            yield number, line
-
-
-def _split(text: str) -> list[str]:
-    """The lines of a text with carriage returns in it."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    whole = [f"{line}\n" for line in lines[:-1]]
-    return whole + ([lines[-1]] if lines[-1] else [])

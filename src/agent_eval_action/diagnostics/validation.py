@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Annotated, Any, Final, get_args, get_origin
+from itertools import chain, islice
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from agent_eval_action.diagnostics.suggestions import JsonPath, did_you_mean, shorten
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.diagnostics.suggestions import JsonPath, did_you_mean, shorten, snake_case
+from agent_eval_action.errors import ResultsError
 
 _EXPECTED: Final[dict[str, str]] = {
     "bool_parsing": "true or false",
@@ -29,6 +31,10 @@ _EXPECTED: Final[dict[str, str]] = {
     "string_type": "a string",
     "tuple_type": "a list",
 }
+
+_PROBLEMS_SHOWN: Final = 10
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +72,29 @@ def issues_of(error: ValidationError, value: Any, expected: Any) -> Iterator[Iss
         yield issue_of(detail, value, expected)
 
 
+def validated(source: Source, model: type[_Model], message: str, hint: str) -> _Model:
+    """The value of a file as a model. Raises ResultsError with the sentence, and each of the first problems there."""
+    try:
+        return model.model_validate(source.value)
+    except RecursionError:
+        problems = [source.problem((), "is nested too deeply")]
+    except ValidationError as error:
+        issues = islice(issues_of(error, source.value, model), _PROBLEMS_SHOWN)
+        problems = [source.problem(issue.at, issue.message, **issue.fields) for issue in issues]
+    raise ResultsError(message, hint=hint, problems=problems)
+
+
 def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
     """One error of pydantic's."""
     at, kind, context = locate(value, detail["loc"]), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(detail["loc"][-1])
         known = known_keys(expected, at[:-1])
-        if to_snake(key) in known:
-            return Issue(f"is given twice, as `{to_camel(key)}` and `{to_snake(key)}`", at)
+        if snake_case(key) in known:
+            return Issue(f"is given twice, as `{to_camel(key)}` and `{snake_case(key)}`", at)
         return Issue(f"unknown key `{key}`", at, hint=did_you_mean(key, known))
     if kind == "missing":
-        return Issue(f"`{to_snake(str(detail['loc'][-1]))}` is required", at)  # pydantic names its camelCase spelling
+        return Issue(f"`{snake_case(str(detail['loc'][-1]))}` is required", at)  # pydantic names its camelCase spelling
     if kind == "invalid":
         shown = context["value"] if "value" in context else shorten(detail["input"])
         return Issue(str(context["message"]), at, shown, context["hint"])
@@ -96,7 +114,7 @@ def locate(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
     for step in loc:
         found: int | str | None = None
         if isinstance(value, Mapping) and isinstance(step, str):
-            found = next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
+            found = next((name for name in (step, snake_case(step), to_camel(step)) if name in value), None)
         elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
             found = step
         if found is not None:
@@ -125,7 +143,7 @@ def _inner(kind: Any, step: int | str) -> Iterator[Any]:
         several = isinstance(step, int) and step < len(args) and args[-1] is not Ellipsis
         yield from _alternatives(args[int(step) if several else 0])
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
-        field = kind.model_fields.get(to_snake(str(step)))
+        field = kind.model_fields.get(snake_case(str(step)))
         yield from _alternatives(field.annotation) if field else ()
 
 

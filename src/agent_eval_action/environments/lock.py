@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import re
-import stat
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import folders_upwards, real_path
+from agent_eval_action.folders import folders_upwards, open_file, real_path
 
 UV_LOCK: Final = "uv.lock"
 PYPROJECT: Final = "pyproject.toml"
@@ -208,13 +207,11 @@ def _tree_contents(top: Path) -> Iterator[tuple[bytes, bytes]]:
     for path in files:
         name = path.relative_to(top.parent).as_posix().encode("utf-8", "surrogateescape")
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open_file(path) as file:
+                content = b"\0" + hashlib.file_digest(file, "sha256").digest() + b"\0"
         except OSError:
-            yield name, b"\1"
-            continue
-        with os.fdopen(descriptor, "rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            yield name, b"\0" + (hashlib.file_digest(file, "sha256").digest() if is_regular else b"") + b"\0"
+            content = b"\1"
+        yield name, content
 
 
 def _text(path: Path) -> str:

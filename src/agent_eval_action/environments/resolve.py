@@ -29,17 +29,17 @@ _UPGRADE: Final = "upgrade google-adk to 1.10 or newer"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 _OTHER_REQUIREMENT_FILES: Final = (".python-version", "uv.toml", "setup.py", "setup.cfg", "requirements.in")
 
+# Not by importlib.metadata, whose import takes longer than the rest of this and the start of Python together.
 _INTERPRETER_PROBE: Final = """
-import importlib.metadata, importlib.util, json, sys
+import importlib.util, json, os, sys
 try:
     spec = importlib.util.find_spec("google.adk")
 except ImportError:
     spec = None
-try:
-    version = importlib.metadata.version("google-adk")
-except importlib.metadata.PackageNotFoundError:
-    version = ""
-found = {"adk": bool(spec and spec.origin), "version": version}
+adk = bool(spec and spec.origin)
+names = os.listdir(os.path.join(os.path.dirname(spec.origin), "..", "..")) if adk else []
+versions = [name[11:-10] for name in names if name.startswith("google_adk-") and name.endswith(".dist-info")]
+found = {"adk": adk, "version": "".join(versions[:1])}
 print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], **found}))
 """
 
@@ -105,6 +105,13 @@ def choose_interpreter(
         )
     environment = _built(spec, place, lock, given_up or threading.Event())
     return AgentEnvironment(environment.python, "; ".join([environment.how, *rejected]))
+
+
+def likely_interpreter(spec: AgentRuntimeSpec, place: AgentFolder) -> Path | None:
+    """The interpreter that ``choose_interpreter`` is expected to choose, without starting it; None: it is not known."""
+    if spec.python is not None:
+        return configured_interpreter(spec.python, place.workspace, spec.environ)
+    return next((venv / "bin" / "python" for venv, _ in _candidates(spec, place) if not _is_ours(venv)), None)
 
 
 def _candidates(spec: AgentRuntimeSpec, place: AgentFolder) -> Iterator[tuple[Path, str]]:
@@ -182,7 +189,7 @@ def _fault(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> _Fault |
         missing = "its interpreter is missing (was it made on another machine?)"
         return _Fault(missing if python.is_symlink() else f"there is no interpreter at {python}")
     env = _basic_environ(spec.environ)
-    user = place.sandbox.user if place.sandbox else None
+    user = place.user
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter is the user's choice
             [str(python), "-I", "-c", _INTERPRETER_PROBE],

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from agent_eval_action.config.models import TURN_SECONDS
+from agent_eval_action.config.models import TURN_SECONDS, AgentModule
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes
+from agent_eval_action.sandbox.users import SandboxUser
 
 _WORKER_MAIN: Final = Path(__file__).resolve().parents[1] / "worker" / "agent_eval_worker_main.py"
 
@@ -39,6 +40,11 @@ class AgentFolder:
     sandbox: Sandbox | None = None
 
     @property
+    def user(self) -> SandboxUser | None:
+        """The user of its processes; None: ours."""
+        return self.sandbox.user if self.sandbox else None
+
+    @property
     def cwd(self) -> Path:
         """The nearest folder with a pyproject.toml, else the parent of the agent, inside the workspace."""
         folders = folders_upwards(self.folder, self.workspace)
@@ -48,6 +54,10 @@ class AgentFolder:
     def shown(self, text: str) -> str:
         """A text of the agent's process with the paths the user knows."""
         return self.sandbox.shown(text) if self.sandbox else text
+
+    def inside(self, path: Path) -> Path:
+        """A path of the user as the agent's process has it."""
+        return self.sandbox.inside(path) if self.sandbox else path
 
     def relative(self, path: Path) -> str:
         """A path for messages: relative to the workspace where it lies in there."""
@@ -59,8 +69,8 @@ class AgentRuntimeSpec:
     """How one agent's code runs. ``environ`` is the caller's whole environment; the agent sees an allow-list of it.
 
     ``env_allow`` names more variables for the agent, ``install_env`` is for the install step alone. ``python`` is the
-    configured interpreter, ``function`` what answers where no agent of ADK does, ``role`` the sandbox the code runs in,
-    where there are ``sandboxes``.
+    configured interpreter, ``function`` what answers where no agent of ADK does, ``module`` what is imported where the
+    folder is not, ``role`` the sandbox the code runs in, where there are ``sandboxes``.
     """
 
     name: str
@@ -70,6 +80,7 @@ class AgentRuntimeSpec:
     cache: OutputFolder
     python: Path | None = None
     function: str = ""
+    module: AgentModule | None = None
     timeout_s: float = TURN_SECONDS
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
@@ -122,12 +133,17 @@ class Launch:
     def first_frame(self) -> dict[str, Any]:
         """What the worker must know before it imports anything."""
         folder, cwd = self.place.folder, self.place.cwd
+        module, search_path = self.spec.module, [folder if self.spec.function else folder.parent, cwd]
+        if module is not None:
+            cwd, search_path = self.place.inside(module.cwd), list(map(self.place.inside, module.search_path))
         return {
             "folder": str(folder),
             "workspace": str(self.place.workspace),
             "cwd": str(cwd),
             "function": self.spec.function,
-            "sys_path": list(dict.fromkeys([str(folder if self.spec.function else folder.parent), str(cwd)])),
+            "module": module.name if module else "",
+            "sub_agent": module.sub_agent if module else "",
+            "sys_path": list(dict.fromkeys(map(str, search_path))),
             "timeout_s": self.spec.timeout_s,
             "cancel_grace_s": self.spec.limits.cancel_grace_s,
             "frame_bytes": self.spec.limits.turn_bytes,

@@ -8,21 +8,21 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, Source, shorten
-from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES, Table, is_table
+from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, Source, read_text, shorten
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES, JsonRows, Table, is_table
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.formats.adk import ADK
+from agent_eval_action.formats.adk import ADK, ADK_SCENARIOS, read_plain
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
 from agent_eval_action.formats.adk_rust import ADK_RUST
-from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
-from agent_eval_action.formats.adk_sessions import ADK_SESSION
+from agent_eval_action.formats.adk_sessions import ADK_CONFORMANCE, ADK_SESSION
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
-from agent_eval_action.formats.tables import TABLE
+from agent_eval_action.formats.tables import TABLE, holds_rows
 from agent_eval_action.formats.trpc import TRPC
 from agent_eval_action.registry import Registry
-from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping, EvalCase
+from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, ColumnMapping, EvalCase
 from agent_eval_action.results.run_result import collector_paused
 
 FORMATS: Final[Registry[Format]] = Registry(
@@ -36,6 +36,7 @@ FORMATS: Final[Registry[Format]] = Registry(
         "adk_scenarios": ADK_SCENARIOS,
         "adk_legacy": ADK_LEGACY,
         "adk_session": ADK_SESSION,
+        "adk_conformance": ADK_CONFORMANCE,
         "table": TABLE,
     },
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
@@ -46,7 +47,7 @@ FORMATS: Final[Registry[Format]] = Registry(
 _LEFT_OUT: Final = frozenset(
     {
         *("eval_id", "invocation_id", "creation_timestamp", "id", "role"),
-        *("duration", "model_duration", "tool_duration", "spans", "app_details"),
+        *("duration", "model_duration", "tool_duration", "spans", "inner_events", "app_details"),
         *("usage_metadata", "grounding_metadata", "model_version", "thought_signature"),
     }
 )
@@ -54,6 +55,8 @@ _FREE: Final = frozenset(
     {"args", "response", "state", "state_delta", "final_session_state", "part_metadata", "metric_fields"}
 )
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+_OBJECTS: Final = (Frozen, dict)
+_LISTS: Final = (list, tuple)
 
 __all__ = [
     "FORMATS",
@@ -68,7 +71,7 @@ __all__ = [
 ]
 
 
-@collector_paused()
+@collector_paused(freeze=True)
 def load_eval_file(
     path: Path, *, workspace: Path, session_file: Path | None = None, columns: ColumnMapping | None = None
 ) -> LoadedEvalFile:
@@ -81,16 +84,23 @@ def load_eval_file(
     if is_table(path):
         source = Table(path, workspace).source(EvalFileError)
     else:
-        source = Source.read(path, workspace=workspace, error=EvalFileError)
+        text = read_text(path, workspace=workspace, error=EvalFileError)
+        is_json = path.suffix.lower() not in YAML_SUFFIXES
+        if is_json and session_file is None and (plain := read_plain(text)) is not None:
+            return LoadedEvalFile(plain.from_path(path), ADK.name)
+        source = Source.parse(text, path=path, error=EvalFileError)
+        if holds_rows(source.value) or (columns and isinstance(source.value, list)):
+            source = JsonRows.of(source, EvalFileError)
     session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
-    reading = Reading(source, _name(path, workspace), session, columns, warnings=list(source.warnings))
+    reading = Reading(source, _name(path, workspace), session, columns, workspace, warnings=list(source.warnings))
     chosen = _recognise(reading)
     reading.raise_errors()
     eval_set = chosen.read(reading)
     reading.raise_errors()
     if eval_set is None:
         raise AssertionError(f"{chosen.name} gave neither a set nor an error")
-    if not eval_set.eval_cases:
+    lists_files = isinstance(source.value, dict) and bool(source.value.get("test_files"))
+    if not eval_set.eval_cases and not lists_files:
         reading.warn((), "this eval set holds no cases: nothing to measure")
     warnings = (*sorted(reading.warnings, key=in_file_order), *session_warnings)
     return LoadedEvalFile(eval_set.from_path(path), chosen.name, warnings)
@@ -117,39 +127,51 @@ def _recognise(reading: Reading) -> Format:
 def _name(path: Path, workspace: Path) -> str:
     folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(workspace))
     name = Path(folder, path.name).as_posix()
+    if path.name == CONFORMANCE_SPEC:
+        return folder
     suffixes = (*EVAL_SUFFIXES, ".json", *YAML_SUFFIXES, *TABLE_SUFFIXES)
     return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), name)
 
 
 def case_digest(case: EvalCase) -> str:
     """16 hex digits. Key order, spelling, ids, times and unknown keys do not count; null and empty are absent."""
+    session = case.session_input
     fields = {name: getattr(case, name) for name in type(case).model_fields}
-    if case.session_input is not None:  # a renamed agent is asked the same
-        fields["session_input"] = case.session_input.model_dump(exclude={"app_name"})
-    text = json.dumps(_canonical(fields), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    if session is not None:  # a renamed agent is asked the same
+        fields["session_input"] = {name: item for name, item in _members(session).items() if name != "app_name"}
+    return hashlib.sha256(_encoded(_canonical(fields)).encode()).hexdigest()[:16]
+
+
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def _members(value: Frozen) -> dict[str, Any]:
+    return value.__dict__ | extra if (extra := value.model_extra) else value.__dict__
 
 
 def _canonical(value: Any) -> Any:
     """Without what is left out and what is empty, all the way down to free objects, which are kept whole."""
-    if hasattr(value, "model_dump"):
-        value = value.model_dump()
-    if isinstance(value, dict):
-        pruned = {
-            key: _with_plain_numbers(item) if key in _FREE else _canonical(item)
-            for key, item in value.items()
-            if key not in _LEFT_OUT
-        }
-        return {key: item for key, item in pruned.items() if item not in _EMPTY}
-    if isinstance(value, list | tuple):
-        return [canonical for item in value if (canonical := _canonical(item)) not in _EMPTY]
+    if isinstance(value, str) or value is None:
+        return value
+    if isinstance(value, _OBJECTS):
+        pruned = {}
+        for key, item in (value if isinstance(value, dict) else _members(value)).items():
+            if item is not None and key not in _LEFT_OUT:
+                canonical = _with_plain_numbers(item) if key in _FREE else _canonical(item)
+                if canonical or canonical not in _EMPTY:
+                    pruned[key] = canonical
+        return pruned
+    if isinstance(value, _LISTS):
+        return [canonical for item in value if (canonical := _canonical(item)) or canonical not in _EMPTY]
     return _with_plain_numbers(value)
 
 
 def _with_plain_numbers(value: Any) -> Any:
     """1.0 and 1 are one number to JSON's other readers and writers."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict):
         return {key: _with_plain_numbers(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, _LISTS):
         return [_with_plain_numbers(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

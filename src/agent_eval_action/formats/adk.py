@@ -1,18 +1,31 @@
-"""The current schema, and what a file must satisfy beyond its models: names, ids, personas, spellings."""
+"""The current schema, lists of scenarios, and what a file must satisfy beyond its models: ids, personas, spellings."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
+from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
+from agent_eval_action.diagnostics.json_positions import skip_space
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
-from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.base import Format, Reading, list_of, objects_of
 from agent_eval_action.formats.validation import check_genai, validate
-from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, EvalCase, EvalSet, JsonObject, SessionInput
+from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.evalset import (
+    BUILT_IN_PERSONAS,
+    ConversationScenario,
+    EvalCase,
+    EvalSet,
+    JsonObject,
+    SessionInput,
+)
 
 _camel = cache(to_camel)  # asked several times per turn
 _LONGEST_LIST: Final = 10_000
@@ -26,6 +39,58 @@ _EVENT_VALUES: Final = (
     ("grounding_metadata", "GroundingMetadata"),
     ("usage_metadata", "GenerateContentResponseUsageMetadata"),
 )
+_CASES: Final = re.compile(r'"eval_cases"\s*:\s*\[\s*')
+_LOOKED_INTO: Final = ("inline", "file", "grounding", "usage")
+"""Objects that ``check_genai`` looks into and our models do not: ``inline_data``, ``usageMetadata``."""
+_ESCAPED_ASCII: Final = re.compile(r"\\u00[2-7]")  # a key may be written so
+
+
+def read_plain(text: str) -> EvalSet | None:
+    """The set of a JSON text in this schema that leaves nothing to say; None of any other, which is to be looked into.
+
+    Each case is validated by itself at the speed of pydantic's parser, and neither the value of the whole file nor the
+    places in it are ever made. It finds in such a text what ``read_eval_set`` finds.
+    """
+    start = _CASES.search(text)
+    spellings = (f'"{name}{rest}' for name in _LOOKED_INTO for rest in ("_data", "Data", "_metadata", "Metadata"))
+    if start is None or any(map(text.__contains__, spellings)) or _ESCAPED_ASCII.search(text):
+        return None
+    objects: list[list[tuple[str, Any]]] = []
+    decode = json.JSONDecoder(object_pairs_hook=objects.append).raw_decode
+    cases: dict[str, EvalCase] = {}
+    at, line, counted, more = start.end(), 1, 0, True
+    try:
+        while more:
+            end = decode(text, at)[1]
+            if end - at > 2 * _LONGEST_LIST or sum(map(len, objects)) != sum(map(len, map(dict, objects))):
+                return None
+            case = EvalCase.model_validate_json(text[at:end], extra="forbid")
+            if case.eval_id in cases or not _is_plain(case):
+                return None
+            objects.clear()
+            line, counted = line + text.count("\n", counted, at), at
+            cases[case.eval_id] = case.at_line(line)
+            end = skip_space(text, end)
+            at, more = skip_space(text, end + 1), text.startswith(",", end)
+        root = f"{text[: start.end()]}{text[end:]}"
+        decode(root, skip_space(root, 0))
+        eval_set = EvalSet.model_validate_json(root, extra="forbid")
+    except (ValueError, RecursionError, ValidationError):
+        return None
+    twice = len(objects) != 1 or len(dict(objects[0])) != len(objects[0])
+    return None if twice else eval_set.model_copy(update={"eval_cases": tuple(cases.values())})
+
+
+def _is_plain(case: EvalCase) -> bool:
+    """Whether nothing is to be said of a case that is valid."""
+    persona = case.conversation_scenario.user_persona if case.conversation_scenario else None
+    return (
+        case.eval_id.isprintable()
+        and bool(case.eval_id.strip())
+        and case.conversation != ()
+        and (case.conversation is None) != (case.conversation_scenario is None)
+        and (not isinstance(persona, str) or persona in BUILT_IN_PERSONAS)
+    )
 
 
 def _recognises(value: Any) -> bool:
@@ -49,23 +114,22 @@ def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = Non
     changed = False
     warn_misspelt(value, tuple(EvalSet.model_fields), (), reading)
     ids = []
-    for index, case in enumerate(_list(value.get("eval_cases"))):
-        if isinstance(case, dict):
-            at: JsonPath = ("eval_cases", index)
-            changed |= _check_case(case, at, reading)
-            case_id, key = _get(case, "eval_id")
-            ids.append(((*at, key), case_id))
+    for index, case in objects_of(value.get("eval_cases")):
+        at: JsonPath = ("eval_cases", index)
+        changed |= _check_case(case, at, reading)
+        case_id, key = _get(case, "eval_id")
+        ids.append(((*at, key), case_id))
     check_ids(ids, reading)
     before = len(reading.errors)
-    _report_long_lists(_list(value.get("eval_cases")), ("eval_cases",), reading)
+    _report_long_lists(list_of(value.get("eval_cases")), ("eval_cases",), reading)
     if len(reading.errors) > before:
         return None
     eval_set = _validate(value, None if changed else text, model, reading)
     if eval_set is None or reading.errors:
         return None
-    for index, case in enumerate(eval_set.eval_cases):
-        case.at_line(source.line(("eval_cases", index)) or source.line(("evalCases", index)))
-        if case.conversation == ():
+    for index, read in enumerate(eval_set.eval_cases):
+        read.at_line(source.line(("eval_cases", index)) or source.line(("evalCases", index)))
+        if read.conversation == ():
             reading.warn(("eval_cases", index), "this conversation has no turns: nothing to measure")
     return eval_set
 
@@ -137,7 +201,7 @@ def warn_misspelt(value: JsonObject, known: tuple[str, ...], at: JsonPath, readi
             reading.warn((*at, key), f"unknown key `{key}` is ignored", hint=f"did you mean `{meant}`?")
 
 
-def check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None:
+def _check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None:
     """A persona named by its id is one there is."""
     persona, key = _get(scenario, "user_persona")
     if isinstance(persona, str) and persona not in BUILT_IN_PERSONAS:
@@ -157,11 +221,10 @@ def _check_case(case: JsonObject, at: JsonPath, reading: Reading) -> bool:
     if isinstance(session, dict):
         changed |= _check_keys(session, SessionInput, (*at, session_key), reading)
     if isinstance(scenario, dict):
-        check_persona(scenario, (*at, scenario_key), reading)
-    for index, turn in enumerate(_list(conversation)):
-        if isinstance(turn, dict):
-            for kind, value, below in _genai_values(turn):
-                changed |= check_genai(value, kind, (*at, "conversation", index, *below), reading)
+        _check_persona(scenario, (*at, scenario_key), reading)
+    for index, turn in objects_of(conversation):
+        for kind, value, below in _genai_values(turn):
+            changed |= check_genai(value, kind, (*at, "conversation", index, *below), reading)
     return changed
 
 
@@ -190,18 +253,17 @@ def _genai_values(turn: JsonObject) -> Iterator[tuple[str, Any, JsonPath]]:
         return
     for name, kind in (("tool_uses", "FunctionCall"), ("tool_responses", "FunctionResponse")):
         items, key = _get(data, name)
-        for index, item in enumerate(_list(items)):
+        for index, item in enumerate(list_of(items)):
             yield kind, item, (data_key, key, index)
     pairs, key = _get(data, "intermediate_responses")
-    for index, pair in enumerate(_list(pairs)):
-        for number, part in enumerate(_list(pair[1]) if isinstance(pair, list) and len(pair) > 1 else []):
+    for index, pair in enumerate(list_of(pairs)):
+        for number, part in enumerate(list_of(pair[1]) if isinstance(pair, list) and len(pair) > 1 else []):
             yield "Part", part, (data_key, key, index, 1, number)
     events, key = _get(data, "invocation_events")
-    for index, event in enumerate(_list(events)):
-        if isinstance(event, dict):
-            for name, kind in _EVENT_VALUES:
-                value, spelled = _get(event, name)
-                yield kind, value, (data_key, key, index, spelled)
+    for index, event in objects_of(events):
+        for name, kind in _EVENT_VALUES:
+            value, spelled = _get(event, name)
+            yield kind, value, (data_key, key, index, spelled)
 
 
 def _get(value: JsonObject, name: str) -> tuple[Any, str]:
@@ -210,5 +272,48 @@ def _get(value: JsonObject, name: str) -> tuple[Any, str]:
     return (value[camel], camel) if camel in value else (value.get(name), name)
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+class _Scenarios(AdkModel):
+    """Google-adk makes eval cases of such a list with ``adk eval_set add_eval_case``; so does reading it here."""
+
+    scenarios: tuple[ConversationScenario, ...]
+
+
+def _recognises_scenarios(value: Any) -> bool:
+    """An object whose list of scenarios is all there is to run."""
+    return isinstance(value, dict) and "scenarios" in value and not value.keys() & {"eval_cases", "evalCases"}
+
+
+def _read_scenarios(reading: Reading) -> EvalSet | None:
+    """A set whose id is the file's path in the workspace, with one case per scenario."""
+    session = reading.session
+    for index, item in objects_of(reading.value["scenarios"]):
+        _check_persona(item, ("scenarios", index), reading)
+    if session is not None and not (session["app_name"] and session["user_id"]):
+        reading.error((), "the session file that goes with it needs `app_name` and `user_id`")
+    found = validate(_Scenarios, reading.value, reading.source.json, reading)
+    if found is None or reading.errors:
+        return None
+    session_input = SessionInput(**session) if session else None
+    cases: dict[str, EvalCase] = {}
+    for index, scenario in enumerate(found.scenarios):
+        name = _scenario_id(scenario)
+        if name in cases:
+            hint = f"repeats run a scenario more often; the first is case {name}"
+            reading.warn(("scenarios", index), "this scenario is in the list already, and is left out", hint=hint)
+            continue
+        case = EvalCase(eval_id=name, conversation_scenario=scenario, session_input=session_input)
+        cases[name] = case.at_line(reading.source.line(("scenarios", index)))
+    return EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases.values()))
+
+
+ADK_SCENARIOS: Final = Format("adk_scenarios", _recognises_scenarios, _read_scenarios)
+
+
+def _scenario_id(scenario: ConversationScenario) -> str:
+    """8 hex digits of what the scenario says, so that reading it again names the same case.
+
+    google-adk's own id (2.13, ``adk eval_set add_eval_case``), but for scenarios with a built-in persona: it puts the
+    persona's words into the id, we its name.
+    """
+    text = json.dumps(scenario.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

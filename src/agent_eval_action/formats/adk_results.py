@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, ConfigDict, ValidationError
+from pydantic import BeforeValidator
 
-from agent_eval_action.diagnostics.reader import Source, shorten
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.diagnostics.validation import validated
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.base import AdkModel, LenientModel
 from agent_eval_action.results.evalset import Content, IntermediateData, Invocation
 
 SUFFIX: Final = ".evalset_result.json"
@@ -26,13 +27,7 @@ STATUS: Final = {1: "PASSED", 2: "FAILED", NOT_EVALUATED: "NOT_EVALUATED", 4: "I
 _HINT: Final = "adk eval writes it to .adk/eval_history of the agent's folder"
 
 
-class _Lenient(AdkModel):
-    """What another tool wrote and may add to."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class AdkMetric(_Lenient):
+class AdkMetric(LenientModel):
     """One metric of a case or of a turn. ``criterion`` are its options (2.13), ``judge_model_options`` were (1.10)."""
 
     metric_name: str
@@ -79,7 +74,7 @@ def _without_additions(value: Any) -> Any:
 _Invocation = Annotated[Invocation, BeforeValidator(_without_additions)]
 
 
-class AdkTurn(_Lenient):
+class AdkTurn(LenientModel):
     """One turn: what the agent did, what was expected, its metrics."""
 
     actual_invocation: _Invocation
@@ -87,12 +82,12 @@ class AdkTurn(_Lenient):
     eval_metric_results: tuple[AdkMetric, ...] = ()
 
 
-class _Session(_Lenient):
+class _Session(LenientModel):
     app_name: str = ""
     state: dict[str, Any] | None = None
 
 
-class AdkCase(_Lenient):
+class AdkCase(LenientModel):
     """One case as it was run once."""
 
     eval_id: str
@@ -102,7 +97,7 @@ class AdkCase(_Lenient):
     session_details: _Session | None = None
 
 
-class AdkResults(_Lenient):
+class AdkResults(LenientModel):
     """One file: one run of one eval set. ``creation_timestamp`` is in seconds since 1970."""
 
     eval_set_result_id: str = ""
@@ -126,16 +121,7 @@ def read_results(path: Path) -> AdkResults:
         source = Source.parse(source.value, path=path, error=ResultsError)
     if not isinstance(source.value, dict) or not {"eval_case_results", "evalCaseResults"} & source.value.keys():
         raise ResultsError(f"{path} holds no results of google-adk", hint=_HINT)
-    unreadable = f"{path} holds no results of google-adk that can be read"
-    try:
-        found = AdkResults.model_validate(source.value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(step)[:60] for step in first["loc"])
-        got = "" if first["type"] == "missing" else f" (got {shorten(first['input'])})"
-        raise ResultsError(f"{unreadable}: {where}: {first['msg']}{got}", hint=_HINT) from None
-    except RecursionError:
-        raise ResultsError(f"{unreadable}: it is nested too deeply", hint=_HINT) from None
+    found = validated(source, AdkResults, f"{path} holds no results of google-adk that can be read", _HINT)
     if not found.eval_case_results:
         raise ResultsError(f"{path} holds no case: nothing was measured", hint=_HINT)
     return found

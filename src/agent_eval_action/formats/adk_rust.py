@@ -6,12 +6,11 @@ recognised here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from agent_eval_action.diagnostics.reader import JsonPath
 from agent_eval_action.formats.adk import read_eval_set, warn_misspelt
-from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.base import Format, Reading, objects_of
 from agent_eval_action.results.evalset import EvalSet, JsonObject
 
 _TURN_KEYS: Final = ("invocation_id", "user_content", "final_response", "intermediate_data")
@@ -28,25 +27,25 @@ def _recognises(value: Any) -> bool:
     cases = value.get("eval_cases")
     if "test_files" in value:
         return cases is None or isinstance(cases, list)
-    if not isinstance(cases, list):
-        return False
-    return any(_is_own(case) for case in cases if isinstance(case, dict))
+    return any(_is_own(case) for _, case in objects_of(cases))
 
 
 def _is_own(case: JsonObject) -> bool:
     session = case.get("session_input")
     if isinstance(session, dict) and session.keys() <= {*_SESSION, "state"} and not session.keys() >= _SESSION.keys():
         return True
-    for turn in _objects(case.get("conversation")):
+    for _, turn in objects_of(case.get("conversation")):
         data = turn.get("intermediate_data")
         if isinstance(data, dict):
-            if any("expected_response" in use for use in _objects(data.get("tool_uses"))):
+            if any("expected_response" in use for _, use in objects_of(data.get("tool_uses"))):
                 return True
-            if any(True for _ in _objects(data.get("intermediate_responses"))):
+            if any(True for _ in objects_of(data.get("intermediate_responses"))):
                 return True
         for name in ("user_content", "final_response"):
             content = turn.get(name)
-            if isinstance(content, dict) and any(map(_is_function_part, _objects(content.get("parts")))):
+            if isinstance(content, dict) and any(
+                _is_function_part(part) for _, part in objects_of(content.get("parts"))
+            ):
                 return True
     return False
 
@@ -56,15 +55,9 @@ def _is_function_part(part: JsonObject) -> bool:
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """The set in google-adk's form. Keys that ADK-Rust ignores are ignored."""
-    value = reading.value
-    if value.get("test_files"):
-        hint = "the files are read where `evals` names them"
-        reading.warn(("test_files",), "`test_files` is not followed", hint=hint)
-    cases = value.setdefault("eval_cases", [])
-    for index, case in enumerate(cases):
-        if isinstance(case, dict):
-            _convert_case(case, ("eval_cases", index), reading)
+    """The set in google-adk's form. Keys that ADK-Rust ignores are ignored; `test_files` are sets of their own."""
+    for index, case in objects_of(reading.value.setdefault("eval_cases", [])):
+        _convert_case(case, ("eval_cases", index), reading)
     return read_eval_set(reading, EvalSet)
 
 
@@ -76,10 +69,8 @@ def _convert_case(case: JsonObject, at: JsonPath, reading: Reading) -> None:
     if isinstance(session, dict):
         given = {key: item for key, item in session.items() if item not in (None, "")}
         case["session_input"] = _SESSION | given
-    turns = case.get("conversation")
-    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
-        if isinstance(turn, dict):
-            _convert_turn(turn, (*at, "conversation", number), reading)
+    for number, turn in objects_of(case.get("conversation")):
+        _convert_turn(turn, (*at, "conversation", number), reading)
 
 
 def _convert_turn(turn: JsonObject, at: JsonPath, reading: Reading) -> None:
@@ -92,11 +83,9 @@ def _convert_turn(turn: JsonObject, at: JsonPath, reading: Reading) -> None:
     if not isinstance(data, dict):
         return
     _keep(data, _DATA_KEYS, (*at, "intermediate_data"), reading)
-    for index, use in enumerate(_list(data.get("tool_uses"))):
-        if isinstance(use, dict):
-            place: JsonPath = (*at, "intermediate_data", "tool_uses", index)
-            _keep(use, _USE_KEYS, place, reading)
-            use.pop("expected_response", None)  # parsed there and compared with nothing
+    for index, use in objects_of(data.get("tool_uses")):
+        _keep(use, _USE_KEYS, (*at, "intermediate_data", "tool_uses", index), reading)
+        use.pop("expected_response", None)  # parsed there and compared with nothing
     data.pop("intermediate_responses", None)  # as above
 
 
@@ -117,11 +106,3 @@ def _keep(value: JsonObject, known: tuple[str, ...], at: JsonPath, reading: Read
     warn_misspelt(value, known, at, reading)
     for key in [key for key in value if key not in known]:
         del value[key]
-
-
-def _objects(value: Any) -> Iterator[JsonObject]:
-    return (item for item in _list(value) if isinstance(item, dict))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

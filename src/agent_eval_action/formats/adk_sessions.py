@@ -1,20 +1,27 @@
 """Sessions as google-adk writes them: exports of ``adk web`` and ``adk run``, and the fixtures of ``adk test``.
 
-As an eval file a session is one case: what the agent did then is what is expected now. As a recording it is what the
-agent did. A fixture of ``adk test`` holds the events alone.
+As an eval file a session is one case: what the agent did then is what is expected now. In a folder ``tests`` it is a
+fixture of ``adk test``, and its models' answers are replayed. As a recording it is what the agent did.
+
+Tests of ``adk conformance`` are folders with spec.yaml, what was recorded of it, and the session of then: one case for
+each way in which it was recorded, whole answers or streamed ones (``-sse``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
+from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes
+from agent_eval_action.errors import EvalFileError, Unreadable
 from agent_eval_action.formats.base import Format, Reading
 from agent_eval_action.formats.validation import check_genai, validate
-from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.base import AdkModel, LenientModel
 from agent_eval_action.results.evalset import (
+    FIXTURES,
     AppDetails,
     Content,
     EvalCase,
@@ -23,10 +30,18 @@ from agent_eval_action.results.evalset import (
     InvocationEvent,
     InvocationEvents,
     JsonObject,
+    Part,
     PastEvent,
+    Replay,
+    ReplayCase,
+    SessionInput,
 )
 
+_USER: Final = "adk_conformance_test_user"
+_RECORD: Final = "record it anew: adk conformance record"
 _SUFFIXES: Final = (".session", ".json")
+_SET_RESPONSE: Final = "set_model_response"
+_REQUESTS: Final = ("adk_request_confirmation", "adk_request_credential")
 
 
 class SessionEvent(PastEvent):
@@ -35,12 +50,17 @@ class SessionEvent(PastEvent):
     partial: bool | None = None
     error_code: str | None = None
     error_message: str | None = None
+    node_info: JsonObject | None = None
+
+    @property
+    def node_path(self) -> str:
+        """Where in the agent the event was made; "" for a message from outside."""
+        path = (self.node_info or {}).get("path")
+        return path if isinstance(path, str) else ""
 
 
-class AdkSession(AdkModel):
+class AdkSession(LenientModel):
     """A session, or a fixture with nothing but its events."""
-
-    model_config = ConfigDict(extra="ignore")
 
     id: str = ""
     state: JsonObject | None = None
@@ -49,6 +69,16 @@ class AdkSession(AdkModel):
     def turns(self) -> tuple[Invocation, ...]:
         """What the agent did with each message of the user."""
         return turns_of_events(event for event in self.events if not event.partial)
+
+    def replay(self, events: Sequence[JsonObject], **recorded: Any) -> Replay:
+        """What is replayed of the session; ``events`` are its events as they are written."""
+        expected: list[list[JsonObject]] = []
+        for event, written in zip(self.events, events, strict=True):
+            if _is_message(event):
+                expected.append([])
+            elif expected and not event.partial:
+                expected[-1].append(written)
+        return Replay(expected=tuple(map(tuple, expected)), **recorded)
 
 
 def is_session(value: Any) -> bool:
@@ -65,7 +95,7 @@ def turns_of_events(
     """The turns of a conversation that is over: a message of the user, or ``prompt``, begins each."""
     turns: list[tuple[Content, list[PastEvent]]] = [(prompt, [])] if prompt is not None else []
     for event in events:
-        if event.author == "user" and event.content is not None:
+        if event.content is not None and _is_message(event):
             turns.append((event.content, []))
         elif turns:
             turns[-1][1].append(event)
@@ -79,6 +109,11 @@ def turns_of_events(
         )
         for number, (message, made) in enumerate(turns)
     )
+
+
+def _is_message(event: PastEvent) -> bool:
+    """Whether the user says it: agents make events in the user's name too, and those have a place in the agent."""
+    return event.author == "user" and event.content is not None and not getattr(event, "node_path", "")
 
 
 def _invocation_event(event: PastEvent) -> InvocationEvent:
@@ -116,15 +151,140 @@ def _read(reading: Reading) -> EvalSet | None:
     name = reading.name.rpartition("/")[2]
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
-    case = EvalCase(eval_id=name, conversation=tuple(_expected(turn) for turn in turns))
+    case = EvalCase(eval_id=name, conversation=tuple(map(_expected_turn, turns)))
+    if reading.source.path.parent.name == FIXTURES:
+        case = ReplayCase(eval_id=name, conversation=case.conversation, replay=_fixture(session, reading.value))
     return EvalSet(eval_set_id=reading.name, eval_cases=(case.at_line(reading.source.line(("events",))),))
 
 
-def _expected(turn: Invocation) -> Invocation:
+def _expected_turn(turn: Invocation) -> Invocation:
     """The turn without what was measured of it then."""
     return Invocation(
         user_content=turn.user_content, final_response=turn.final_response, intermediate_data=turn.intermediate_data
     )
 
 
+def _fixture(session: AdkSession, value: JsonObject) -> Replay:
+    """As `adk test` replays it: the answers are those events of a model that nobody else made in its name."""
+    answers: list[tuple[str, int, JsonObject]] = []  # parallel agents answer in the order of their numbers
+    made_for_model = False
+    for event in session.events:
+        content, parts = event.content, event.parts
+        if content is None or event.partial:
+            continue
+        if content.role == "user":
+            responses = [part.function_response for part in parts if part.function_response]
+            made_for_model = made_for_model or any(response.name == _SET_RESPONSE for response in responses)
+        elif content.role == "model" and made_for_model:
+            made_for_model = False
+        elif content.role == "model" and not any(_asks_user(part, event) for part in parts):
+            group, _, number = event.author.rpartition("__")
+            parallel = bool(group) and number.isdecimal()
+            answers.append((group if parallel else "", int(number) if parallel else 0, content.wire()))
+    in_order: list[JsonObject] = []
+    for group, items in groupby(answers, key=lambda answer: answer[0]):
+        in_order += [item[2] for item in (sorted(items, key=lambda item: item[1]) if group else items)]
+    ids = [call.id for event in session.events for call in event.function_calls() if call.id]
+    mocks = value.get("mocks")
+    recorded = {"answers": tuple(in_order), "call_ids": tuple(ids), "mocks": mocks if isinstance(mocks, dict) else {}}
+    return session.replay(value["events"], kind="test", **recorded)
+
+
+def _asks_user(part: Part, event: SessionEvent) -> bool:
+    """Whether the call is google-adk's own, by which an agent waits for the user."""
+    name = part.function_call.name if part.function_call else None
+    return name in _REQUESTS or (name == "adk_request_input" and "/" in event.node_path)
+
+
 ADK_SESSION: Final = Format("adk_session", is_session, _read)
+
+
+class UserMessage(AdkModel):
+    """A message: its text or its content, and what it changes in the session's state."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=None)
+
+    text: str | None = None
+    content: Content | None = None
+    state_delta: JsonObject | None = None
+
+
+class ConformanceSpec(AdkModel):
+    """A spec.yaml; ``agent`` is the name of the agent's folder."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    description: str
+    agent: str
+    initial_state: JsonObject = Field(default_factory=dict)
+    user_messages: tuple[UserMessage, ...] = ()
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("user_messages"), list) and "agent" in value
+
+
+def _read_conformance(reading: Reading) -> EvalSet | None:
+    spec = validate(ConformanceSpec, reading.value, None, reading)
+    if spec is None:
+        return None
+    for number, message in enumerate(spec.user_messages):
+        if message.text is None and message.content is None:
+            reading.error(("user_messages", number), "a message has a text or a content")
+    if not spec.user_messages:
+        reading.error(("user_messages",), "there is nothing to send to the agent")
+    cases = [
+        case for suffix in ("", "-sse") if not reading.errors and (case := _conformance_case(spec, suffix, reading))
+    ]
+    if not cases and not reading.errors:
+        reading.error((), "there is no generated-recordings.yaml beside it", hint=_RECORD)
+    return EvalSet(eval_set_id=reading.name, description=spec.description, eval_cases=tuple(cases))
+
+
+def _conformance_case(spec: ConformanceSpec, suffix: str, reading: Reading) -> ReplayCase | None:
+    """The case of a streaming mode; None where it was not recorded in that mode, or after an error."""
+    path = reading.source.path
+    recordings = path.with_name(f"generated-recordings{suffix}.yaml")
+    if not recordings.exists():
+        return None
+    beside = path.with_name(f"generated-session{suffix}.yaml")
+    try:
+        text = read_bytes(recordings, reading.workspace, MAX_JSON_BYTES).decode()
+        value = Source.read(beside, workspace=reading.workspace, error=EvalFileError).value
+        session = AdkSession.model_validate(value) if is_session(value) else AdkSession()
+    except (Unreadable, UnicodeDecodeError) as error:
+        reading.error((), f"{recordings.name} beside it cannot be read: {error}", hint=_RECORD)
+        return None
+    except EvalFileError as error:
+        for problem in error.problems:
+            reading.add_error(problem)
+        return None
+    except ValidationError as error:
+        reading.error((), f"{beside.name} beside it is no session: {error.errors()[0]['msg']}", hint=_RECORD)
+        return None
+    turns = session.turns()
+    if len(turns) != len(spec.user_messages):
+        recorded = f"{beside.name} beside it has {len(turns)} messages of the user, and this {len(spec.user_messages)}"
+        reading.error(("user_messages",), recorded, hint=_RECORD)
+        return None
+    deltas = tuple(message.state_delta or {} for message in spec.user_messages)
+    replay = session.replay(
+        value["events"], kind="conformance", recordings=text, streamed=bool(suffix), state_deltas=deltas
+    )
+    messages = zip(spec.user_messages, turns, strict=True)
+    case = ReplayCase(
+        eval_id=f"{path.absolute().parent.name}{suffix}",
+        conversation=tuple(_with_message(message, turn) for message, turn in messages),
+        session_input=SessionInput(app_name=spec.agent.rpartition("/")[2], user_id=_USER, state=spec.initial_state),
+        replay=replay,
+    )
+    return case.at_line(1)
+
+
+def _with_message(message: UserMessage, recorded: Invocation) -> Invocation:
+    """What was recorded, with the message as the test has it now."""
+    content = message.content or Content(role="user", parts=(Part(text=message.text),))
+    return _expected_turn(recorded).model_copy(update={"user_content": content})
+
+
+ADK_CONFORMANCE: Final = Format("adk_conformance", _is_spec, _read_conformance)

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field
 from agent_eval_action.diagnostics.reader import JsonPath
 from agent_eval_action.formats.adk import check_ids, warn_misspelt
 from agent_eval_action.formats.adk_sessions import turns_of_events
-from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.base import Format, Reading, objects_of
 from agent_eval_action.formats.validation import check_genai, validate
-from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.base import AdkModel, LenientModel
 from agent_eval_action.results.evalset import (
     AgentDetails,
     AppDetails,
@@ -28,15 +28,11 @@ from agent_eval_action.results.evalset import (
 )
 
 
-class _Answer(AdkModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Answer(LenientModel):
     response: Content | None = None
 
 
-class _Agent(AdkModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Agent(LenientModel):
     agent_id: str | None = None
     agent_type: str | None = None
     description: str | None = None
@@ -45,17 +41,13 @@ class _Agent(AdkModel):
     sub_agents: tuple[str, ...] | None = None
 
 
-class _Turn(AdkModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Turn(LenientModel):
     turn_index: int | None = None
     turn_id: str | None = None
     events: tuple[PastEvent, ...] = ()
 
 
-class _AgentData(AdkModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _AgentData(LenientModel):
     agents: dict[str, _Agent] = Field(default_factory=dict)
     turns: tuple[_Turn, ...] = ()
 
@@ -72,16 +64,14 @@ class _Case(AdkModel):
     reference: _Answer | None = None
 
 
-class _Dataset(AdkModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Dataset(LenientModel):
     eval_cases: tuple[_Case, ...]
 
 
 def _recognises(value: Any) -> bool:
     """An object whose cases name a prompt, agent data or themselves as these datasets do, and none as ADK does."""
     cases = value.get("eval_cases", value.get("evalCases")) if isinstance(value, dict) else None
-    keys = {key for case in cases if isinstance(case, dict) for key in case} if isinstance(cases, list) else set()
+    keys = {key for _, case in objects_of(cases) for key in case}
     ours = keys & {"eval_case_id", "evalCaseId", "prompt", "agent_data", "agentData"}
     return bool(ours) and not keys & {"eval_id", "evalId", "conversation", "conversation_scenario"}
 
@@ -93,21 +83,21 @@ def _read(reading: Reading) -> EvalSet | None:
         reading.error((), "an initial-session file does not go with a dataset", hint="use `agent_data` of its cases")
     key = "eval_cases" if "eval_cases" in value else "evalCases"
     ids = []
-    for index, case in enumerate(value[key]):
-        if isinstance(case, dict):
-            at: JsonPath = (key, index)
-            _check_contents(case, at, reading)
-            warn_misspelt(case, tuple(_Case.model_fields), at, reading)
-            name = "eval_case_id" if "eval_case_id" in case else "evalCaseId"
-            ids.append(((*at, name), case.get(name)))
+    for index, case in objects_of(value[key]):
+        at: JsonPath = (key, index)
+        _check_contents(case, at, reading)
+        warn_misspelt(case, tuple(_Case.model_fields), at, reading)
+        name = "eval_case_id" if "eval_case_id" in case else "evalCaseId"
+        ids.append(((*at, name), case.get(name)))
     check_ids(ids, reading)
     found = validate(_Dataset, value, None, reading)
     if found is None or reading.errors:
         return None
-    cases = []
-    for index, read in enumerate(found.eval_cases):
-        if (case := _case(read, (key, index), reading)) is not None:
-            cases.append(case.at_line(reading.source.line((key, index))))
+    cases = [
+        made.at_line(reading.source.line((key, index)))
+        for index, read in enumerate(found.eval_cases)
+        if (made := _case(read, (key, index), reading)) is not None
+    ]
     return None if reading.errors else EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases))
 
 
@@ -123,11 +113,10 @@ def _check_contents(case: JsonObject, at: JsonPath, reading: Reading) -> None:
     if isinstance(reference, dict):
         check_genai(reference.get("response"), "Content", (*at, "reference", "response"), reading)
     data = case.get("agent_data", case.get("agentData"))
-    for number, turn in enumerate(_list(data.get("turns")) if isinstance(data, dict) else ()):
-        for index, event in enumerate(_list(turn.get("events")) if isinstance(turn, dict) else ()):
-            if isinstance(event, dict):
-                place = (*at, "agent_data", "turns", number, "events", index, "content")
-                check_genai(event.get("content"), "Content", place, reading)
+    for number, turn in objects_of(data.get("turns") if isinstance(data, dict) else None):
+        for index, event in objects_of(turn.get("events")):
+            place = (*at, "agent_data", "turns", number, "events", index, "content")
+            check_genai(event.get("content"), "Content", place, reading)
 
 
 def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
@@ -146,7 +135,7 @@ def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
         expected = [_expected(turn.user_content) for turn in recorded[:-1]]
         expected.append(_expected(recorded[-1].user_content, reference))
         return DatasetCase(**common, conversation=tuple(expected), recorded=recorded)
-    message, history = read.prompt or Content(), [event for event in events[:-1] if event.content or event.state_delta]
+    message, history = read.prompt or Content(), events[:-1]
     if waits:
         message = events[-1].content or message
         if events[-1].state_delta:
@@ -181,7 +170,3 @@ def _recorded(read: _Case, events: list[PastEvent]) -> tuple[Invocation, ...]:
     begins = events and (read.prompt is not None or events[0].author != "user")
     prompt = (read.prompt or Content(parts=(), role="user")) if begins else None
     return turns_of_events(events, prompt, AppDetails(agent_details=details) if details else None)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from agent_eval_action.diagnostics.foreign_files import recognise_criteria_file, recognise_eval_file
+from agent_eval_action.diagnostics.foreign_files import recognise_eval_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, plural
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import ColumnMapping, EvalSet, JsonObject
@@ -21,14 +22,15 @@ class Reading:
     """One eval file while it is read, with the problems found so far.
 
     ``name`` is the file's path in the workspace without its suffix, the id of a set that has none. ``session`` is
-    the content of an initial-session file, ``columns`` what the columns of a table hold. ``first_case`` is the index of
-    the first case being validated.
+    the content of an initial-session file, ``columns`` what the columns of a table hold. ``workspace``: where files
+    that belong to this one must lie; None: anywhere. ``first_case`` is the index of the first case being validated.
     """
 
     source: Source
     name: str = ""
     session: JsonObject | None = None
     columns: ColumnMapping | None = None
+    workspace: Path | None = None
     first_case: int = 0
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
@@ -78,6 +80,16 @@ class Reading:
         return written
 
 
+def list_of(value: Any) -> list[Any]:
+    """The value where it is a list, else an empty one: what is wrong with it is reported elsewhere."""
+    return value if isinstance(value, list) else []
+
+
+def objects_of(value: Any) -> Iterator[tuple[int, JsonObject]]:
+    """The objects in a value that may be a list, with their indices."""
+    return ((index, item) for index, item in enumerate(list_of(value)) if isinstance(item, dict))
+
+
 def in_file_order(problem: Problem) -> tuple[int, str]:
     """Sort key of problems."""
     return problem.line or 0, problem.json_path or ""
@@ -103,7 +115,5 @@ class LoadedEvalFile:
 
 def recognise_foreign(value: Any) -> tuple[str, str] | None:
     """What is said of a file that is not read, and what to do; None where a format may read it."""
-    if criteria := recognise_criteria_file(value):
-        return criteria.refusal, "name an eval file; criteria are written in test_config.json"
     found = recognise_eval_file(value)
     return (found.refusal, found.hint) if found else None

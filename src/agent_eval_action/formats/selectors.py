@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, shorten
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.results.evalset import EvalCase, EvalSet
@@ -81,9 +82,8 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
         joined = [",".join(left[:length]) for length in range(min(longest, len(left)), 0, -1)]
         found = next((name for name in joined if name in known or name.strip() in known), None)
         if found is None:
-            listed = ", ".join(map(shorten, sorted(known)[:_LISTED])) or "none"
-            more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-            hint = did_you_mean(left[0].strip(), known) or f"it has {listed}{more}"
+            listed = shortlist(sorted(known), _LISTED, shorten) or "none"
+            hint = did_you_mean(left[0].strip(), known) or f"it has {listed}"
             raise EvalFileError(f"{_name(eval_set)} has no case {shorten(left[0].strip())}", hint)
         chosen.append(found if found in known else found.strip())
         left = left[len(joined) - joined.index(found) :]

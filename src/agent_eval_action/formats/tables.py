@@ -1,6 +1,7 @@
-"""Datasets as tables: CSV, TSV and JSON Lines with a case a row. Which column is what is configured, or known by name.
+"""Datasets as tables: CSV, TSV, JSON Lines and lists of JSON with a case a row.
 
-The names that are known are those of Vertex AI, LangSmith, OpenAI evals and Inspect.
+Which column is what is configured, or known by name: by those of Vertex AI, LangSmith, OpenAI evals and Inspect. A cell
+holds a text, Gemini's contents, or messages of OpenAI's or LangChain's form.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
@@ -19,22 +22,17 @@ from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.diagnostics.tables import Row, Table
 from agent_eval_action.errors import Problem, Unreadable
 from agent_eval_action.formats.base import Format, Reading
-from agent_eval_action.formats.messages import (
-    Messages,
-    NoMessages,
-    read_history,
-    read_messages,
-    to_content,
-    tool_calls,
-)
 from agent_eval_action.results.evalset import (
     ColumnMapping,
     Content,
     DatasetCase,
     EvalSet,
+    FunctionCall,
+    FunctionResponse,
     IntermediateData,
     Invocation,
     JsonObject,
+    Part,
     PastEvent,
     SessionInput,
 )
@@ -61,6 +59,9 @@ _TEXT_KEYS: Final = (
     *("question", "query", "prompt", "input", "message", "text", "content"),
     *("answer", "output", "response", "reference", "expected"),
 )
+_OF_LISTS: Final = frozenset({"query", "data", "initial_session"})
+"""Keys of ADK's list schemas, which are told from rows by them."""
+_ROWS_SEEN: Final = 100
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _SLUG: Final = 40
 _NO_PROMPT: Final = "columns: {prompt: NAME} beside the path under evals says which column holds the message"
@@ -71,7 +72,7 @@ def _read(reading: Reading) -> EvalSet | None:
     table = reading.value
     if reading.session is not None:
         reading.error((), "an initial-session file does not go with a table", hint="give it a column `state`")
-    roles = _roles(table, reading)
+    roles = column_roles(table, reading)
     if roles is None:
         return None
     cases = _Cases(reading, roles)
@@ -87,12 +88,26 @@ def _read(reading: Reading) -> EvalSet | None:
 TABLE: Final = Format("table", lambda value: isinstance(value, Table), _read)
 
 
-def _roles(table: Table, reading: Reading) -> dict[str, str] | None:
+def holds_rows(value: Any) -> bool:
+    """Whether a file's value is a list of rows: of objects with a known prompt, and none in a list schema of ADK's."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return False
+    names = {_plain_name(key) for item in value[:_ROWS_SEEN] for key in item}
+    if "item" in names and all(isinstance(item.get("item"), dict) for item in value[:_ROWS_SEEN]):
+        return True
+    return bool(names & set(_KNOWN["prompt"])) and not names & _OF_LISTS
+
+
+def _plain_name(column: str) -> str:
+    return re.sub(r"[\s\-]+", "_", column.strip().lower())
+
+
+def column_roles(table: Table, reading: Reading) -> dict[str, str] | None:
     """The column of each role; None after an error."""
     mapping = reading.columns or ColumnMapping()
     plain: dict[str, str] = {}
     for column in table.columns:
-        plain.setdefault(re.sub(r"[\s\-]+", "_", column.strip().lower()), column)
+        plain.setdefault(_plain_name(column), column)
     roles: dict[str, str] = {}
     for role, names in _KNOWN.items():
         given = getattr(mapping, role)
@@ -118,14 +133,6 @@ def _misspelt_prompt(table: Table) -> str | None:
     return f"{meant[0][0]}: {meant[0][1]}" if meant else None
 
 
-class _BadCell(Exception):  # noqa: N818 - internal signal; becomes a problem of the row
-    """A value that cannot be what its column is for."""
-
-    def __init__(self, role: str, message: str, value: Any = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.role, self.message, self.value, self.hint = role, message, value, hint
-
-
 @dataclass
 class _Cases:
     """The cases of the rows read so far.
@@ -146,11 +153,11 @@ class _Cases:
         """Add the case of a row, or what is wrong with it."""
         try:
             case = self._case(row, _named(row.values, self.roles))
-        except _BadCell as bad:
-            column = self.roles.get(bad.role, bad.role)
-            value = None if bad.value is None else shorten(bad.value)
+        except WrongValue as wrong:
+            column = self.roles.get(wrong.role, wrong.role)
+            value = None if wrong.value is None else shorten(wrong.value)
             where = self.reading.source.path
-            problem = Problem(where, f"column `{column}`: {bad.message}", row.line, value=value, hint=bad.hint)
+            problem = Problem(where, f"column `{column}`: {wrong}", row.line, value=value, hint=wrong.hint)
             self.reading.add_error(problem)
             return
         self.cases.append(case.at_line(row.line))
@@ -180,9 +187,9 @@ class _Cases:
         fields = self._metric_fields(row)
         if asked.history:
             events = [*asked.history, PastEvent(author="user", content=message)]
-            fields["agent_data"] = {"turns": [{"turn_index": 0, "events": [_dump(event) for event in events]}]}
+            fields["agent_data"] = {"turns": [{"turn_index": 0, "events": [event.wire() for event in events]}]}
             if reference is not None:
-                fields["reference"] = {"response": _dump(reference)}
+                fields["reference"] = {"response": reference.wire()}
         turn = Invocation(
             user_content=message,
             final_response=reference,
@@ -202,15 +209,15 @@ class _Cases:
             return ""
         name = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         if (line := self.ids.setdefault(name, row.line)) != row.line:
-            raise _BadCell("id", f"this id is already used in line {line}", name, "ids name results: each once")
+            raise WrongValue(f"this id is already used in line {line}", name, "ids name results: each once", "id")
         if not name.isprintable() or not name.strip():
-            raise _BadCell("id", "an id is printable text", name)
+            raise WrongValue("an id is printable text", name, role="id")
         return name
 
-    def _made_id(self, row: Row, asked: Messages, session: SessionInput | None) -> str:
+    def _made_id(self, row: Row, asked: CaseMessages, session: SessionInput | None) -> str:
         """An id made of what the case asks, so that it stays when rows are moved and references change."""
         text = asked.message.text
-        parts = [_dump(asked.message), [_dump(event) for event in asked.history], session and _dump(session)]
+        parts = [asked.message.wire(), [event.wire() for event in asked.history], session and session.wire()]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
         words = "-".join(_WORD.findall(text[: 4 * _SLUG].lower()))[:_SLUG].strip("-")
         name = f"{words}-{digest}" if words else digest
@@ -222,17 +229,16 @@ class _Cases:
             return numbered
         return name
 
-    def _asked(self, row: Row, given: JsonObject) -> Messages:
+    def _asked(self, row: Row, given: JsonObject) -> CaseMessages:
         value = given.get("prompt")
         if value is None:
-            raise _BadCell("prompt", "this row has no message for the agent")
+            raise WrongValue("this row has no message for the agent")
         try:
-            past = read_history(_from_cell(given["history"])) if "history" in given else ()
-            asked = read_messages(_from_cell(value), _text_of).after(past)
-        except NoMessages as wrong:
-            raise _BadCell(
-                wrong.role, str(wrong), wrong.value, wrong.hint or self._nested_hint(wrong.value, "prompt")
-            ) from None
+            past = _read_history(_from_cell(given["history"])) if "history" in given else ()
+            asked = _read_messages(_from_cell(value), past)
+        except WrongValue as wrong:
+            wrong.hint = wrong.hint or self._nested_hint(wrong.value, "prompt")
+            raise
         if asked.instructions:
             self.note(row.line, "system messages are not sent", "the agent has its own instruction")
         if isinstance(value, str) and value.startswith(('[{"', '{"')) and _from_cell(value) is value:
@@ -248,9 +254,10 @@ class _Cases:
         if value is None or value == []:
             return None
         try:
-            return to_content(value, _text_of, "model")
-        except NoMessages as wrong:
-            raise _BadCell("reference", str(wrong), wrong.value, self._nested_hint(value, "reference")) from None
+            return _to_content(value, "model")
+        except WrongValue as wrong:
+            wrong.role, wrong.hint = "reference", self._nested_hint(value, "reference")
+            raise
 
     def _nested_hint(self, value: Any, role: str) -> str | None:
         if isinstance(value, dict) and value:
@@ -259,9 +266,10 @@ class _Cases:
 
     def _calls(self, value: Any) -> Any:
         try:
-            return None if value is None else tool_calls(_from_cell(value))
-        except NoMessages as wrong:
-            raise _BadCell("expected_tools", str(wrong), wrong.value, wrong.hint) from None
+            return None if value is None else _tool_calls(_from_cell(value))
+        except WrongValue as wrong:
+            wrong.role = "expected_tools"
+            raise
 
     def _metric_fields(self, row: Row) -> JsonObject:
         """What metrics read beside the conversation, under the names of its columns."""
@@ -312,13 +320,241 @@ def _session(value: Any) -> SessionInput | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise _BadCell("state", "must be a JSON object", value)
+        raise WrongValue("must be a JSON object", value, role="state")
     is_session = value.keys() <= {"user_id", "state", "app_name"} and isinstance(value.get("state", {}), dict)
     user, app = (value.get(key) for key in ("user_id", "app_name")) if is_session else (None, None)
     state = value.get("state", {}) if is_session else value
     return SessionInput(app_name=str(app or "agent_eval"), user_id=str(user or "test_user_id"), state=state)
 
 
-def _dump(value: Any) -> JsonObject:
-    dumped: JsonObject = value.model_dump(mode="json", exclude_none=True)
-    return dumped
+_Side = Literal["user", "model", "tool", "system"]
+_SIDES: Final[dict[str, _Side]] = {
+    **dict.fromkeys(("user", "human", "humanmessage"), "user"),
+    **dict.fromkeys(("assistant", "model", "ai", "agent", "aimessage", "aimessagechunk"), "model"),
+    **dict.fromkeys(("tool", "function", "toolmessage", "functionmessage"), "tool"),
+    **dict.fromkeys(("system", "developer", "systemmessage"), "system"),
+}
+_FORM: Final = '[{"role": "user", "content": "..."}]'
+_MAX_MESSAGES: Final = 10_000
+
+
+class WrongValue(Exception):  # noqa: N818 - internal signal; becomes a problem of the row
+    """A value that cannot be what its column, of this role, is for: no message, no list of calls, no id."""
+
+    def __init__(self, message: str, value: Any = None, hint: str | None = None, role: str = "prompt") -> None:
+        super().__init__(message)
+        self.value, self.hint, self.role = value, hint, role
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMessages:
+    """What a case asks: the events before, the message, and the answer and calls that follow it, where they do.
+
+    ``instructions``: whether there were system messages, which are the agent's own affair.
+    """
+
+    message: Content
+    history: tuple[PastEvent, ...] = ()
+    reference: Content | None = None
+    expected_calls: tuple[FunctionCall, ...] = ()
+    instructions: bool = False
+
+
+class _SidedMessage(NamedTuple):
+    side: _Side
+    content: Content
+
+
+def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
+    """The message of a case with what is around it, behind the events of the past. Raises WrongValue."""
+    listed = _listed(value)
+    if listed is None:
+        message = _to_content(value, "user")
+        if not message.parts or (
+            not message.text.strip() and not any(part.is_other_than_text for part in message.parts)
+        ):
+            raise WrongValue("the message is empty")
+        return CaseMessages(message, past)
+    said = list(_conversation(listed))
+    last = max((number for number, item in enumerate(said) if item.side == "user"), default=None)
+    if last is None:
+        raise WrongValue("none of the messages is the user's", value)
+    answers = [item.content for item in said[last + 1 :] if item.side == "model"]
+    calls = [part.function_call for content in answers for part in content.parts or () if part.function_call]
+    return CaseMessages(
+        said[last].content,
+        (*past, *_events(said[:last])),
+        next((_text_alone(content) for content in reversed(answers) if content.text), None),
+        tuple(calls),
+        any(item.side == "system" for item in said),
+    )
+
+
+def _read_history(value: Any) -> tuple[PastEvent, ...]:
+    """The events of a conversation so far. Raises WrongValue."""
+    listed = _listed(value)
+    if listed is None:
+        raise WrongValue("must be a list of messages", value, _FORM, "history")
+    try:
+        return tuple(_events(_conversation(listed)))
+    except WrongValue as wrong:
+        wrong.role = "history"
+        raise
+
+
+def _to_content(value: Any, role: str) -> Content:
+    """A text, a number, a content, or the one text of an object. Raises WrongValue."""
+    if isinstance(value, Mapping) and isinstance(value.get("response"), Mapping) and "parts" in value["response"]:
+        value = value["response"]  # Vertex AI's reference
+    listed = _listed(value)
+    if listed is not None:  # LangSmith's outputs: the last of their messages is the answer
+        answer = next((item.content for item in reversed(list(_conversation(listed))) if item.content.text), None)
+        if answer is None:
+            raise WrongValue("none of the messages has a text", value)
+        return _text_alone(answer)
+    if isinstance(value, Mapping):
+        if "parts" in value:
+            return _content(value, role)
+        if "content" in value and ("role" in value or "type" in value):
+            return next(_conversation([value])).content
+        text = _text_of(dict(value))
+        if text is None:
+            raise WrongValue("is an object, and which of its values is meant is not clear", value)
+        value = text
+    if isinstance(value, list) or value is None:
+        raise WrongValue("must be a text", value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return Content(parts=(Part(text=text),), role=role)
+
+
+def _tool_calls(value: Any) -> tuple[FunctionCall, ...]:
+    """Expected calls: objects with name and arguments, names alone, or a text of names with commas between them.
+
+    Raises WrongValue.
+    """
+    if isinstance(value, str):
+        value = [name.strip() for name in value.replace("\n", ",").split(",") if name.strip()]
+    if isinstance(value, Mapping):
+        value = value.get("tool_uses", value.get("tool_calls", [value]))
+    if not isinstance(value, list):
+        raise WrongValue("must be a list of tool calls", value, '[{"name": "roll_die", "args": {"sides": 6}}]')
+    return tuple(map(_call, value))
+
+
+def _call(value: Any) -> FunctionCall:
+    if isinstance(value, str) and value.strip():
+        return FunctionCall(name=value.strip())
+    inner = value.get("function", value) if isinstance(value, Mapping) else None
+    if isinstance(inner, str) and isinstance(value, Mapping):  # Inspect's: {"function": name, "arguments": {...}}
+        inner = {**value, "name": inner}
+    if isinstance(inner, Mapping):
+        name = next((inner[key] for key in ("name", "tool_name", "tool") if isinstance(inner.get(key), str)), None)
+        keys = ("args", "tool_input", "arguments", "parameters", "input")
+        args = next((inner[key] for key in keys if inner.get(key) is not None), None)
+        if isinstance(args, str):
+            args = _json_object(args)
+        if name and (args is None or isinstance(args, Mapping)):
+            return FunctionCall(name=name, args=dict(args) if args is not None else None)
+    raise WrongValue("is no tool call", value, '{"name": "roll_die", "args": {"sides": 6}}')
+
+
+def _json_object(text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """The messages of a value that is a conversation; None where it is something else."""
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in ("messages", "contents") if isinstance(value.get(key), list)), None)
+    if not isinstance(value, list) or not value:
+        return None
+    if len(value) == 1 and isinstance(value[0], list):  # LangSmith's runs nest the messages of a call
+        value = value[0]
+    return value if value and all(isinstance(item, Mapping) for item in value) else None
+
+
+def _conversation(listed: list[Any]) -> Iterator[_SidedMessage]:
+    if len(listed) > _MAX_MESSAGES:
+        raise WrongValue(f"has more than {_MAX_MESSAGES:,} messages")
+    names: dict[str, str] = {}
+    for item in listed:
+        kwargs: Mapping[str, Any] = next(
+            (item[key] for key in ("kwargs", "data") if isinstance(item.get(key), Mapping)), {}
+        )
+        message = {**item, **kwargs}
+        side = _side(item, message)
+        if side is None:
+            raise WrongValue("is no message: it has no known role", item, _FORM)
+        yield _SidedMessage(side, _message_content(message, side, names))
+
+
+def _side(item: Mapping[str, Any], message: Mapping[str, Any]) -> _Side | None:
+    named = item.get("id")
+    words = [message.get("role"), message.get("author"), item.get("type"), message.get("type")]
+    words += named[-1:] if isinstance(named, list) else []
+    sides = (_SIDES.get(word.lower()) for word in words if isinstance(word, str))
+    found = next((side for side in sides if side is not None), None)
+    if found is None and "parts" in message and not any(isinstance(word, str) for word in words):
+        return "user"
+    return found
+
+
+def _message_content(message: JsonObject, side: _Side, names: dict[str, str]) -> Content:
+    role = "model" if side == "model" else "user"
+    body = message.get("content")
+    if "parts" in message or (isinstance(body, Mapping) and "parts" in body):
+        return _content(message if "parts" in message else body, role)
+    text = _message_text(body)
+    if side == "tool":
+        name = message.get("name") or names.get(str(message.get("tool_call_id")), "") or "tool"
+        answer = FunctionResponse(name=str(name), response={"result": text})
+        return Content(parts=(Part(function_response=answer),), role=role)
+    parts = [Part(text=text)] if text else []
+    calls = message.get("tool_calls") if side == "model" else None
+    for call in calls if isinstance(calls, list) else ():
+        made = _call(call)
+        names[str(call.get("id")) if isinstance(call, Mapping) else ""] = made.name or ""
+        parts.append(Part(function_call=made))
+    return Content(parts=tuple(parts), role=role)
+
+
+def _message_text(body: Any) -> str:
+    """The text of a message's content, which may be a list of typed parts."""
+    if body is None or isinstance(body, str):
+        return body or ""
+    texts = []
+    for part in body if isinstance(body, list) else [body]:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif not (isinstance(part, Mapping) and part.get("type") in {"tool_use", "thinking", "reasoning"}):
+            raise WrongValue("is a part of a message that is no text", part)
+    return "\n".join(texts)
+
+
+def _content(value: Any, role: str) -> Content:
+    """A content of Gemini's form."""
+    parts = value.get("parts")
+    parts = [{"text": part} if isinstance(part, str) else part for part in parts] if isinstance(parts, list) else parts
+    try:
+        return Content.model_validate({"parts": parts, "role": value.get("role") or role})
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        raise WrongValue(f"is no content: {detail['msg'].lower()}", value) from None
+
+
+def _events(said: Iterator[_SidedMessage] | list[_SidedMessage]) -> Iterator[PastEvent]:
+    """The events of the session; ``model`` is the agent that is measured, whatever its name."""
+    for side, content in said:
+        if side != "system":
+            yield PastEvent(author="user" if side == "user" else "model", content=content)
+
+
+def _text_alone(content: Content) -> Content:
+    return Content(parts=(Part(text=content.text),), role="model")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from pydantic.alias_generators import to_snake
-
 from agent_eval_action.diagnostics.reader import JsonPath, shorten
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.formats.adk import read_eval_set
-from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.base import Format, Reading, list_of, objects_of
 from agent_eval_action.results.evalset import (
     Content,
     DatasetCase,
@@ -46,14 +45,14 @@ def _recognises(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     cases = value.get("eval_cases", value.get("evalCases"))
-    return any(_is_own(case) for case in cases if isinstance(case, dict)) if isinstance(cases, list) else False
+    return any(_is_own(case) for _, case in objects_of(cases))
 
 
 def _is_own(case: JsonObject) -> bool:
-    if _OWN_KEYS & {to_snake(key) for key in case}:
+    if _OWN_KEYS & {snake_case(key) for key in case}:
         return True
-    turns = (turn for turn in _list(case.get("conversation")) if isinstance(turn, dict))
-    return any(_is_chat(turn.get("userContent", turn.get("user_content"))) for turn in turns)
+    turns = objects_of(case.get("conversation"))
+    return any(_is_chat(turn.get("userContent", turn.get("user_content"))) for _, turn in turns)
 
 
 def _is_chat(message: Any) -> bool:
@@ -63,14 +62,11 @@ def _is_chat(message: Any) -> bool:
 def _read(reading: Reading) -> EvalSet | None:
     """The set in ADK's form; turns of a trace become what was recorded."""
     value = reading.value
-    for camel in [key for key in value if to_snake(key) != key and to_snake(key) not in value]:
-        value[to_snake(camel)] = value.pop(camel)
+    for camel in [key for key in value if snake_case(key) != key and snake_case(key) not in value]:
+        value[snake_case(camel)] = value.pop(camel)
     value.setdefault("eval_set_id", reading.name)
-    cases = value.get("eval_cases")
-    if isinstance(cases, list):
-        for index, case in enumerate(cases):
-            if isinstance(case, dict):
-                cases[index] = _adk_case(case, ("eval_cases", index), reading)
+    for index, case in objects_of(value.get("eval_cases")):
+        value["eval_cases"][index] = _adk_case(case, ("eval_cases", index), reading)
     found = read_eval_set(reading, _Set)
     if found is None:
         return None
@@ -97,15 +93,15 @@ def _final_case(case: _Case) -> EvalCase:
 
 def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
     """The case with ADK's keys; problems with chat messages are reported."""
-    made = {to_snake(key): item for key, item in case.items() if item is not None}
+    made = {snake_case(key): item for key, item in case.items() if item is not None}
     for name in _CONVERSATIONS:
         turns = made.get(name)
         if isinstance(turns, list):
             made[name] = [_turn(turn, (*at, name, number), reading) for number, turn in enumerate(turns)]
     if made.get("eval_mode") == "trace" and "conversation" not in made:
-        questions = [turn for turn in _list(made.get("actual_conversation")) if isinstance(turn, dict)]
         made["conversation"] = [
-            {key: turn[key] for key in ("invocation_id", "user_content") if key in turn} for turn in questions
+            {key: turn[key] for key in ("invocation_id", "user_content") if key in turn}
+            for _, turn in objects_of(made.get("actual_conversation"))
         ]
     if isinstance(made.get("context_messages"), list):
         place = (*at, "context_messages")
@@ -114,7 +110,7 @@ def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
         ]
     session = made.get("session_input")
     if isinstance(session, dict):  # of Go, each of its fields has a value when it is left out
-        made["session_input"] = _FALLBACK | {to_snake(key): item for key, item in session.items() if item is not None}
+        made["session_input"] = _FALLBACK | {snake_case(key): item for key, item in session.items() if item is not None}
     if isinstance(made.get("rubrics"), list):
         made["rubrics"] = [_rubric(rubric) for rubric in made["rubrics"]]
     return made
@@ -124,7 +120,7 @@ def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
     """A turn: messages have parts, and calls stand beside their results in ``intermediate_data``."""
     if not isinstance(turn, dict):
         return turn
-    made = {to_snake(key): item for key, item in turn.items() if item is not None}
+    made = {snake_case(key): item for key, item in turn.items() if item is not None}
     for name in ("user_content", "final_response"):
         if name in made:
             made[name] = _content(made[name], (*at, name), reading)
@@ -157,7 +153,7 @@ def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
     if not _is_chat(message):
         return message
     texts = [message.get("content")]
-    for part in _list(message.get("contentParts", message.get("content_parts"))):
+    for part in list_of(message.get("contentParts", message.get("content_parts"))):
         if not isinstance(part, dict) or part.get("type") != "text":
             reading.error(at, "of a message's parts only text is read", value=shorten(part))
         else:
@@ -167,12 +163,12 @@ def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
 
 
 def _rubric(rubric: Any) -> Any:
-    """A rubric by ADK's names; its type is the metric that reads it."""
+    """A rubric by ADK's names; its type is the metric that reads it. One for a metric by its name is of the answer."""
     if not isinstance(rubric, Mapping) or "rubric_id" in rubric or "rubricId" in rubric:
         return rubric
     content = rubric.get("content")
     text = content.get("text") if isinstance(content, Mapping) else content
-    kind = rubric.get("type")
+    kind = rubric.get("type") or ("FINAL_RESPONSE_QUALITY" if rubric.get("metricName") else None)
     return _without_absent(
         rubric_id=rubric.get("id"),
         rubric_content={"text_property": text},
@@ -183,7 +179,3 @@ def _rubric(rubric: Any) -> Any:
 
 def _without_absent(**fields: Any) -> JsonObject:
     return {key: item for key, item in fields.items() if item is not None}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

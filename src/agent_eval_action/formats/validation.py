@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.diagnostics.validation import issue_of, known_keys, locate, models_at
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part
@@ -77,8 +78,8 @@ def _report(error: ErrorDetails, value: Any, model: type[BaseModel], reading: Re
         reading.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
     elif kind == "missing":
         parent, known = _value_at(value, at), known_keys(model, at)
-        unknown = [other for other in parent if to_snake(other) not in known] if isinstance(parent, dict) else []
-        name = to_snake(key)
+        unknown = [other for other in parent if snake_case(other) not in known] if isinstance(parent, dict) else []
+        name = snake_case(key)
         reading.error(at, f"`{name}` is missing", hint=missing_key_hint(name, unknown))
     else:
         if kind == "extra_forbidden":
@@ -91,7 +92,7 @@ def _needless_null(error: ErrorDetails, value: Any, model: type[BaseModel]) -> J
     at = locate(value, error["loc"])
     if error["input"] is not None or error["type"] == "missing" or not at or not isinstance(at[-1], str):
         return None
-    name = to_snake(at[-1])
+    name = snake_case(at[-1])
     fields = [kind.model_fields[name] for kind in models_at(model, at[:-1]) if name in kind.model_fields]
     parent = _value_at(value, at[:-1])
     optional = any(not field.is_required() for field in fields)

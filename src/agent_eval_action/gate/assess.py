@@ -14,8 +14,17 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import CriterionPolicy
-from agent_eval_action.gate.pairs import TOLERANCE, GateRules, GateState, Pair, history_stats
-from agent_eval_action.gate.quantizer import ScoreQuantizer, is_binary, mean, merged
+from agent_eval_action.gate.pairs import (
+    TOLERANCE,
+    GateRules,
+    GateState,
+    Pair,
+    ScoreQuantizer,
+    history_stats,
+    is_binary,
+    mean,
+    merged,
+)
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference

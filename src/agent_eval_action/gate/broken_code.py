@@ -6,7 +6,7 @@ in the same job, in turn with the change's: docs/statistics.md has the test and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ RAISED: Final = frozenset(
         ErrorKind.TIMEOUT,
         ErrorKind.OUTPUT,
         ErrorKind.PROTOCOL,
+        ErrorKind.NOT_ASKED,
     }
 )
 """Kinds that code can cause. A refusing or unreachable model, credentials and limits are nobody's code."""
@@ -77,10 +78,12 @@ def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
     return tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
 
 
-def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunControl | None:
+def next_check(
+    result: RunResult, rules: GateRules, *, control: bool, without: Collection[CaseKey] = ()
+) -> RunControl | None:
     """The runs still needed to tell broken code from an outage; None if none are needed or allowed.
 
-    ``control``: whether the base commit's agent can be run.
+    ``control``: whether the base commit's agent can be run. ``without``: cases that cannot block.
     """
     if not control:
         return None
@@ -88,7 +91,9 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunCont
     cases = [
         case
         for case in _failing_cases(result)
-        if rules.policy.sets.get(case.key.eval_set, "blocking") == "blocking" and case.key.agent not in without_base
+        if rules.policy.sets.get(case.key.eval_set, "blocking") == "blocking"
+        and case.key.agent not in without_base
+        and case.key not in without
     ]
     base: dict[CaseKey, int] = {}
     here: dict[CaseKey, int] = {}
@@ -114,23 +119,20 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunCont
 def _failing_cases(result: RunResult) -> list[BrokenCase]:
     """Cases of which every attempt of the first pass failed by the agent's code, sorted."""
     started = {
-        measured.agent
-        for measured in result.sets
-        for case in measured.cases
+        key.agent
+        for key, case in result.keyed_cases()
         for attempt in case.attempts
         if attempt.error is None or attempt.error.kind in RAISED
     }
     found: list[BrokenCase] = []
-    for measured in result.sets:
-        kinds = RAISED if measured.agent in started else NOT_STARTED
-        for case in measured.cases:
-            first = [attempt.error for attempt in case.attempts if attempt.purpose == "first"]
-            errors = [error for error in first if error is not None and error.kind in kinds]
-            if first and len(errors) == len(first) and not case.unmeasured:
-                key = CaseKey(measured.agent, measured.eval_set, case.case)
-                again = [attempt for attempt in case.attempts if attempt.purpose != "first"]
-                answered = _answered(again), _answered(case.control)
-                found.append(BrokenCase(key, errors[0], *answered, len(again), len(case.control)))
+    for key, case in result.keyed_cases():
+        kinds = RAISED if key.agent in started else NOT_STARTED
+        first = [attempt.error for attempt in case.attempts if attempt.purpose == "first"]
+        errors = [error for error in first if error is not None and error.kind in kinds]
+        if first and len(errors) == len(first) and not case.unmeasured:
+            again = [attempt for attempt in case.attempts if attempt.purpose != "first"]
+            answered = _answered(again), _answered(case.control)
+            found.append(BrokenCase(key, errors[0], *answered, len(again), len(case.control)))
     return sorted(found, key=lambda case: case.key)
 
 

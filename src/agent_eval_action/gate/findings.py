@@ -10,8 +10,7 @@ from agent_eval_action.criteria import expected_calls
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCase
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
-from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats
-from agent_eval_action.gate.quantizer import mean
+from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats, mean
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
     NAMED,

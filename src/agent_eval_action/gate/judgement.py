@@ -10,8 +10,17 @@ from typing import Final, Literal
 
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, never_differed
-from agent_eval_action.gate.pairs import NEW_CASE, TOLERANCE, GateRules, Pair, history_stats, mean_of
-from agent_eval_action.gate.quantizer import ScoreQuantizer, is_binary, mean
+from agent_eval_action.gate.pairs import (
+    NEW_CASE,
+    TOLERANCE,
+    GateRules,
+    Pair,
+    ScoreQuantizer,
+    history_stats,
+    is_binary,
+    mean,
+    mean_of,
+)
 from agent_eval_action.results.decision import CriterionChange
 from agent_eval_action.results.findings import Finding, Severity
 from agent_eval_action.results.pair_scores import meets

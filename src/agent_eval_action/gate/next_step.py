@@ -18,8 +18,7 @@ from agent_eval_action.gate.assess import (
     Status,
     assess,
 )
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats
-from agent_eval_action.gate.quantizer import mean
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats, mean
 from agent_eval_action.results.history import weighted_mean
 from agent_eval_action.results.pair_scores import exact_mean, meets
 from agent_eval_action.results.run_result import CaseKey

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from agent_eval_action.results.history import (
     CaseRecord,
     CriterionRecord,
     History,
+    Quarantine,
     ScoreCount,
     TrajectoryRecord,
     kept_digest,
@@ -33,6 +35,7 @@ from agent_eval_action.results.run_result import (
     ScoreStatus,
     collector_paused,
 )
+from agent_eval_action.stats import Levels, levels, passes
 
 TOLERANCE: Final = 1e-9
 """Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""
@@ -67,6 +70,7 @@ class Pair:
     The rest is of a real run alone. ``measured`` is None exactly for pairs that only main has. ``incomparable`` says
     why there is nothing to compare with; None where there is. ``below``: the mean misses the threshold (of a removed
     pair: some attempt missed it). ``accepted``: its change was accepted, so that missing the threshold is intended.
+    ``quarantine``: what sets it aside.
     """
 
     key: CaseKey
@@ -90,6 +94,7 @@ class Pair:
     incomparable: Incomparable | None = None
     old_threshold: float | None = None
     accepted: bool = False
+    quarantine: Quarantine | None = None
 
     @property
     def added(self) -> bool:
@@ -170,16 +175,24 @@ class Comparison:
 
     ``trajectories``: what the baseline's agent called, by case of this run. ``unmeasured``: cases whose baseline this
     run was to measure and could not, with the reason. ``history`` is what main has, its cases with the names they have
-    now. ``extra`` as in ``GateState``.
+    now. ``extra`` as in ``GateState``. ``quarantined``: pairs that are set aside, and not in ``pairs``. ``overdue``:
+    quarantines of pairs of this run that have run out.
     """
 
     pairs: tuple[Pair, ...]
     removed: tuple[Pair, ...] = ()
+    quarantined: tuple[Pair, ...] = ()
+    overdue: tuple[Quarantine, ...] = ()
     baseline: BaselineInfo | None = None
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     unmeasured: Mapping[CaseKey, str] = field(default_factory=dict)
     history: History = field(default_factory=History)
     extra: int = 0
+
+    @property
+    def cases_set_aside(self) -> frozenset[CaseKey]:
+        """The cases of which every pair is quarantined."""
+        return frozenset(pair.key for pair in self.quarantined) - {pair.key for pair in self.pairs}
 
 
 @collector_paused()
@@ -208,16 +221,18 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
         for scores in measured_pairs(result)
     ]
     pairs = [replace(pair, incomparable=_NOT_ON_MAIN) if pair.key in unmeasured else pair for pair in pairs]
-    keys = [
-        CaseKey(measured.agent, measured.eval_set, case.case) for measured in result.sets for case in measured.cases
-    ]
-    names = {kept_key(key): key for key in keys}
-    info = None
+    pairs.sort(key=lambda pair: (pair.key, pair.criterion))
+    if history.quarantines:
+        pairs = [replace(pair, quarantine=_covering(history.quarantines, pair)) for pair in pairs]
+    names, info = dict[CaseKey, CaseKey](), None
     if main:
+        names = {kept_key(key): key for key, _ in result.keyed_cases()}
         commit, created_at = main.commit, main.created_at
         info = BaselineInfo(path=history.source, commit=commit, created_at=created_at, repeats=main.repeats)
     return Comparison(
-        pairs=tuple(sorted(pairs, key=lambda pair: (pair.key, pair.criterion))),
+        pairs=tuple(pair for pair in pairs if pair.quarantine is None),
+        quarantined=tuple(pair for pair in pairs if pair.quarantine is not None),
+        overdue=tuple(entry for entry in history.overdue if any(_covering([entry], pair) for pair in pairs)),
         removed=tuple(_removed(known, result)),
         baseline=info,
         # those of removed cases too, by the baseline's key
@@ -226,6 +241,11 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
         history=history,
         extra=result.totals.extra + result.totals.control,
     )
+
+
+def _covering(entries: Iterable[Quarantine], pair: Pair) -> Quarantine | None:
+    key, criterion = kept_key(pair.key), kept_name(pair.criterion)
+    return next((entry for entry in entries if entry.covers(key, criterion)), None)
 
 
 def comparable_record(
@@ -299,7 +319,9 @@ def _pair(
     )
 
 
-def _scores_of(attempts: Iterable[AttemptSummary], criterion: str) -> tuple[float, ...]:
+def _scores_of(attempts: Sequence[AttemptSummary], criterion: str) -> tuple[float, ...]:
+    if not attempts:
+        return ()
     return tuple(
         score.score
         for attempt in attempts
@@ -310,10 +332,10 @@ def _scores_of(attempts: Iterable[AttemptSummary], criterion: str) -> tuple[floa
 
 
 def _kind(scores: PairScores, old: CriterionRecord | None, why_not: Incomparable | None, *, below: bool) -> ChangeKind:
-    if scores.mean is None:
+    if (mean := scores.mean) is None:
         return ChangeKind.ERROR if scores.errors else ChangeKind.NOT_APPLICABLE
     if old is not None:
-        return _change_kind(old.average, scores.mean, scores.info, below=below)
+        return _change_kind(old.average, mean, scores.info, below=below)
     if below or why_not == NO_BASELINE:
         return ChangeKind.FAILING if below else ChangeKind.PASSING
     return ChangeKind.NEW if why_not in {NEW_CASE, _NOT_KEPT, _NEW_CRITERION} else ChangeKind.CHANGED
@@ -340,13 +362,10 @@ def _baseline_stat(old: CriterionRecord) -> Stat:
 
 def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable[Pair]:
     """Pairs of the baseline that this run could have had and has not. A narrowed run has left cases out on purpose."""
-    configured = {
-        kept_key(CaseKey(measured.agent, measured.eval_set, case.case)): {
-            kept_name(info.name) for info in measured.criteria
-        }
-        for measured in result.sets
-        for case in measured.cases
-    }
+    configured: dict[CaseKey, set[str]] = {}
+    for measured in result.sets if known else ():
+        criteria = {kept_name(info.name) for info in measured.criteria}
+        configured |= {kept_key(key): criteria for key, _ in measured.keyed_cases()}
     for key, record in sorted(known.items()):
         if key not in configured and not result.conditions.covers(key.agent):
             continue
@@ -362,3 +381,88 @@ def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable
                     incomparable=Incomparable("criterion_gone") if key in configured else NO_CASE,
                     old_threshold=old.threshold,
                 )
+
+
+# --- scores as whole numbers for the exact tests, higher always better ------------------------------
+
+_STEPS: Final = 50
+_BEYOND: Final = 2 * _STEPS
+
+
+def mean(scores: Sequence[float]) -> float:
+    """Mean of one pair's attempts, the same in any order."""
+    return scores[0] if len(scores) == 1 else math.fsum(scores) / len(scores)
+
+
+def is_binary(*scores: Sequence[float]) -> bool:
+    """Whether every score is 0 or 1."""
+    return all(score in {0.0, 1.0} for some in scores for score in some)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreQuantizer:
+    """How a criterion's scores become whole numbers.
+
+    ``binary``: every score is 0 or 1. Else fifty steps to the scale of the history, two per cent a step
+    where lower is better (a ratio). Scores far outside of what main ever had are moved to its edge. The
+    scale comes of the history alone, so that a worse score can never make a coarser grid.
+    """
+
+    binary: bool
+    step: float
+    low: int
+    high: int
+    minimize: bool = False
+
+    @classmethod
+    def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreQuantizer:
+        """The grid of one criterion."""
+        minimize = goal == "minimize"
+        if not minimize and all(pair.binary for pair in pairs):
+            return cls(True, 1.0, 0, 1)
+        seen = [history_stats(pair.history) for pair in pairs]
+        low, high = min(past.low for past in seen), max(past.high for past in seen)
+        step = 1 / _STEPS if minimize else _scale(max(abs(low), abs(high))) / _STEPS
+        unbounded = cls(False, step, 0, 0, minimize)
+        ends = sorted((unbounded._bare(low), unbounded._bare(high)))
+        return cls(False, step, ends[0] - _BEYOND, ends[1] + _BEYOND, minimize)
+
+    def _bare(self, score: float) -> int:
+        return round((-math.log1p(max(score, 0.0)) if self.minimize else score) / self.step)
+
+    def level(self, score: float) -> int:
+        """A score's level."""
+        return min(self.high, max(self.low, self._bare(score)))
+
+    def counted(self, history: tuple[ScoreCount, ...]) -> Levels:
+        """The levels of a history."""
+        return _counted(self, history)
+
+    def levels(self, scores: Sequence[float]) -> Levels:
+        """The levels of some attempts."""
+        if len(scores) == 1:
+            return ((self.level(scores[0]), 1),)
+        if self.binary:
+            return passes(round(sum(scores)), len(scores))
+        return levels(self.level(score) for score in scores)
+
+
+@lru_cache(maxsize=50_000)
+def _counted(grid: ScoreQuantizer, history: tuple[ScoreCount, ...]) -> Levels:
+    return merged((grid.level(score), times) for score, times in history)
+
+
+def _scale(highest: float) -> float:
+    """The round number at or above: 1, 2, 5, 10, …; at least 1."""
+    if highest <= 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(highest))
+    return next((power * part for part in (1, 2, 5) if power * part >= highest), power * 10)
+
+
+def merged(counts: Iterable[tuple[int, int]], floor: int | None = None) -> Levels:
+    """Counts added up by level, none of which is below ``floor``."""
+    found: Counter[int] = Counter()
+    for level, times in counts:
+        found[level if floor is None else max(level, floor)] += times
+    return tuple(sorted(found.items()))

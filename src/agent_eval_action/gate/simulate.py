@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.next_step import RunControl, Stop, next_step
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair
-from agent_eval_action.gate.quantizer import is_binary
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, is_binary
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
 from agent_eval_action.results.run_result import CaseKey, Goal
 
@@ -216,21 +215,21 @@ class Backtest:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BacktestOptions:
-    """``runs`` of each change from one ``seed``; ``extra_runs`` as in the settings.
+def backtest_policy(
+    history: History,
+    policy: Policy,
+    goals: Mapping[str, Goal],
+    *,
+    runs: int,
+    seed: int = 1,
+    extra_runs: int | None = None,
+    report_progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Backtest:
+    """Simulate so many runs of each change from one seed. A case comes out as main's scores of it did.
 
-    ``report_progress`` takes how many of all runs are simulated, and how many there are.
+    ``extra_runs`` as in the settings. ``report_progress`` takes how many of all runs are simulated, and how many there
+    are.
     """
-
-    runs: int
-    seed: int = 1
-    extra_runs: int | None = None
-    report_progress: Callable[[int, int], None] = lambda _done, _of: None
-
-
-def backtest_policy(history: History, policy: Policy, goals: Mapping[str, Goal], options: BacktestOptions) -> Backtest:
-    """Simulate runs of each change. A case comes out as main's scores of it did."""
     left_out: list[str] = []
     simulated: list[tuple[str, GateRules, SimulatedSuite, str]] = []
     by_criterion: dict[str, list[tuple[ScoreCount, ...]]] = defaultdict(list)
@@ -245,14 +244,14 @@ def backtest_policy(history: History, policy: Policy, goals: Mapping[str, Goal],
         elif goal == "minimize" or any(not 0 <= score <= 1 for pair in scores for score, _ in pair):
             left_out.append(f"{criterion}: only scores from 0 to 1 are simulated")
         else:
-            rules = GateRules(policy.model_copy(update={"criteria": {"c0": own}, "sets": {}}), options.extra_runs)
+            rules = GateRules(policy.model_copy(update={"criteria": {"c0": own}, "sets": {}}), extra_runs)
             simulated += [(criterion, rules, suite, change) for change, suite in _changed_suites(scores)]
     rows = []
     for number, (criterion, rules, suite, change) in enumerate(simulated):
         outcomes = []
-        for outcome in simulate(suite, rules, options.runs, options.seed):
+        for outcome in simulate(suite, rules, runs, seed):
             outcomes.append(outcome)
-            options.report_progress(number * options.runs + len(outcomes), len(simulated) * options.runs)
+            report_progress(number * runs + len(outcomes), len(simulated) * runs)
         rows.append(_backtest_row(criterion, change, suite, outcomes))
     return Backtest(tuple(rows), tuple(left_out))
 

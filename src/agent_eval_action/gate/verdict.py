@@ -52,7 +52,7 @@ from agent_eval_action.results.findings import (
     note,
     text_note,
 )
-from agent_eval_action.results.history import History, Record, kept_digest, kept_key
+from agent_eval_action.results.history import History, Quarantine, Record, kept_digest, kept_key
 from agent_eval_action.results.pair_scores import score_stat
 from agent_eval_action.results.run_result import CaseKey, RunResult, collector_paused
 
@@ -81,6 +81,7 @@ def decide(
     }
     left_out = credentials_findings(criteria, result, policy.withheld)
     broken = broken_code(result) if broken is None else broken
+    broken = [case for case in broken if case.key not in comparison.cases_set_aside]
     findings = [
         *itertools.chain.from_iterable(by_criterion.values()),
         *unmeasured_findings(criteria, result, broken, comparison.unmeasured),
@@ -93,7 +94,8 @@ def decide(
     )
     doubts = [found for found in findings if found.severity == "inconclusive"]
     pairs = [_pair_change(pair, criterion, trajectories) for criterion in criteria for pair in criterion.pairs]
-    pairs += [_pair_change(pair, None, trajectories) for pair in comparison.removed]
+    aside = [pair for pair in comparison.quarantined if _is_judged(pair, policy)]
+    pairs += [_pair_change(pair, None, trajectories) for pair in (*comparison.removed, *aside)]
     return Decision(
         outcome=outcome,
         reasons=tuple(_reasons(outcome, comparison, criteria, findings, left_out)),
@@ -112,6 +114,10 @@ def decide(
     )
 
 
+def _is_judged(pair: Pair, policy: Policy) -> bool:
+    return policy.for_criterion(pair.criterion, pair.goal).mode != "off" and policy.sets.get(pair.key.eval_set) != "off"
+
+
 def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
     """Every pair that holds the change up because it is worse than main, in the order of the decision.
 
@@ -127,7 +133,7 @@ def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
         for pair in decision.pairs
         if (pair.blocking and pair.confirmed)
         or (pair.kind in _FELL and pair.subject in doubtful)
-        or (pair.criterion in suites and pair.fall > TOLERANCE)
+        or (pair.criterion in suites and pair.fall > TOLERANCE and not pair.quarantined)
     )
 
 
@@ -141,12 +147,9 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
     for pair in comparison.pairs:
         if policy.sets.get(pair.key.eval_set) != "off":
             groups.setdefault(pair.criterion, []).append(pair)
-    own_thresholds = {
-        info.name
-        for measured in result.sets
-        for info in measured.criteria
-        if info.threshold is not None and info.source != "default"
-    }
+    sources = {(info.name, info.source) for one in result.sets for info in one.criteria if info.threshold is not None}
+    own_thresholds = {name for name, source in sources if source not in ("default", "recording")}
+    recorded = {name for name, source in sources if source == "recording"}  # what passed then is to pass now
     own = {name: policy.for_criterion(name, groups[name][0].goal) for name in sorted(groups)}
     # who configures ADK's rule, or a threshold on the suite's mean, adopts ADK's default thresholds
     configured = any(
@@ -163,7 +166,7 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
             policy=rule,
             evidence=evidence.get(name),
             improvement=better.get(name, Improvement()),
-            collecting=comparison.baseline is None and not configured,
+            collecting=comparison.baseline is None and not configured and name not in recorded,
             cut_short=result.cut_short,
         )
         for name, rule in own.items()
@@ -205,6 +208,7 @@ def _pair_change(pair: Pair, criterion: CriterionJudgement | None, trajectories:
         confirmed=test is not None and test.status in _CONFIRMED,
         misses_threshold=criterion.misses_threshold(pair) if criterion else False,
         accepted=pair.accepted,
+        quarantined=pair.quarantine is not None,
         reason=pair_reason(criterion, pair, trajectories),
     )
 
@@ -338,6 +342,7 @@ def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
 
 def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
     """What a reader must know beside the scores, each thing once and briefly."""
+    yield from _quarantines(comparison)
     if result.conditions.fail_on == "never":
         yield note(FindingCode.REPORT_ONLY)
     yield from _policy_notes(comparison, criteria)
@@ -353,6 +358,26 @@ def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], resul
     yield from _not_controlled(result)
     problems = result.merge.problems if result.merge else ()
     yield from (shard_finding(problem) for problem in problems if not problem.undecided)
+
+
+def _quarantines(comparison: Comparison) -> Iterator[Finding]:
+    """What is overdue, then what is set aside, with what became of it."""
+    for entry in comparison.overdue:
+        yield note(FindingCode.QUARANTINE_OVERDUE, **_quarantine_data(entry))
+    by_entry: dict[str, list[Pair]] = defaultdict(list)
+    for pair in comparison.quarantined:
+        if pair.quarantine is not None:
+            by_entry[pair.quarantine.id].append(pair)
+    for entry in comparison.history.quarantines:
+        if pairs := by_entry.get(entry.id):
+            failing = any(pair.below or pair.kind in _FELL for pair in pairs)
+            state = "failing" if failing else "unmeasured" if any(pair.errors for pair in pairs) else "passing"
+            yield note(FindingCode.QUARANTINED, **_quarantine_data(entry), state=state)
+
+
+def _quarantine_data(entry: Quarantine) -> dict[str, Any]:
+    names = {"case": excerpt(entry.case), "criterion": excerpt(entry.criterion or "")}
+    return {**names, "owner": excerpt(entry.owner, 120), "until": entry.until, "text": excerpt(entry.reason)}
 
 
 def _policy_notes(comparison: Comparison, criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
@@ -381,11 +406,7 @@ def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
             yield note(FindingCode.ADK_CHANGED, subject, old=versions[0], new=versions[1])
         if old.packages_digest and now.packages_digest and old.packages_digest != kept_digest(now.packages_digest):
             yield note(FindingCode.PACKAGES_CHANGED, subject)
-    ran = {
-        kept_key(CaseKey(measured.agent, measured.eval_set, case.case))
-        for measured in result.sets
-        for case in measured.cases
-    }
+    ran = {kept_key(key) for key, _ in result.keyed_cases()}
     covers = result.conditions.covers
     left = sum(record.key not in ran and not covers(record.agent) for record in baseline.cases)
     if left:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.lookup import BaseBaseline
-from agent_eval_action.config.agents import relative_name
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Policy, Settings
 from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, JUDGING_OPTIONS
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError, EvalFileError, Problem
-from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, weakenings
-from agent_eval_action.gate_changes.rules import setting_changes
+from agent_eval_action.folders import relative
+from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, setting_changes, weakenings
 from agent_eval_action.gate_changes.snapshot import (
     BaseSnapshot,
     CommandContext,
@@ -31,7 +30,6 @@ from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, Subject, excerpt, finding, text_note
-from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import Conditions, CriterionInfo, RunResult
 from agent_eval_action.run.base_agents import BaseUnavailable, write_tree
 from agent_eval_action.run.loader import unscorable_cases
@@ -55,6 +53,11 @@ class GateChanges:
     notes: tuple[str, ...] = ()
 
     @property
+    def known(self) -> BaseSnapshot | None:
+        """The base; None where it cannot be read."""
+        return self.base if isinstance(self.base, BaseSnapshot) else None
+
+    @property
     def unreadable(self) -> str:
         """Why nothing can be decided; "" where it can."""
         if not self.context.event.is_change or isinstance(self.base, BaseSnapshot):
@@ -63,20 +66,9 @@ class GateChanges:
         return f"the rules of the base commit hold for a change, and cannot be read: {self.base.reason}{hint}"
 
     @property
-    def accepted(self) -> tuple[Accepted, ...]:
-        """Changes of the agent that the base commit has accepted already."""
-        return self.base.snapshot.accepted if isinstance(self.base, BaseSnapshot) else ()
-
-    @property
-    def base_eval_files(self) -> tuple[str, ...]:
-        """Eval files of the base commit, from the workspace."""
-        sets = self.base.snapshot.sets if isinstance(self.base, BaseSnapshot) else ()
-        return tuple(dict.fromkeys(item.path for item in sets))
-
-    @property
     def in_force(self) -> BaseSnapshot | None:
         """The base where its rules hold; None where the checkout's own do."""
-        return self.base if self.context.event.is_change and isinstance(self.base, BaseSnapshot) else None
+        return self.known if self.context.event.is_change else None
 
     @property
     def stored(self) -> BaseBaseline | None:
@@ -99,8 +91,8 @@ class GateChanges:
 
     def agents_on_base(self, plan: Plan, agents: Sequence[AgentSettings]) -> dict[str, AgentSettings]:
         """The base's agents by what they are called now: a renamed one is known by its cases."""
-        base = self.base
-        if isinstance(base, BaseUnavailable):
+        base = self.known
+        if base is None:
             return {}
         renamed = renamed_agents(plan, base, self._matches(base, plan))
         found = {agent.name: agent_on_base(agent, base.agents, renamed) for agent in agents}
@@ -151,9 +143,8 @@ class GateChanges:
         return decision.model_copy(update={"notes": (*map(text_note, self.notes), *notes, *decision.notes)})
 
     def _findings(self, plan: Plan | None, agents: Sequence[AgentSettings]) -> Iterator[Finding]:
-        """Every weakening, and notes."""
-        base, is_change = self.base, self.context.event.is_change
-        if isinstance(base, BaseUnavailable):
+        base, is_change = self.known, self.context.event.is_change
+        if base is None:
             return
         try:
             head = take_snapshot(self.own, self.context, plan)
@@ -262,7 +253,7 @@ def _place(value: object, workspace: Path) -> str:
     if not isinstance(value, Path):
         return "" if value is None else str(value)
     path = value.parent.parent if value.parts[-2:] == ("bin", "python") else value
-    return relative_name(path, workspace) if path.is_relative_to(workspace) else str(path)
+    return relative(path, workspace)
 
 
 def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:

@@ -5,7 +5,6 @@ The difference between two checkouts is what a change does to the gate itself. N
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,8 @@ from pydantic import BaseModel
 
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.config.criteria_files import MAX_CODE, function_files
 from agent_eval_action.config.discovery import Discovery
-from agent_eval_action.config.eval_config import MAX_CODE
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, FailOn, Policy, Settings
 from agent_eval_action.config.options import BY_NAME
@@ -26,8 +25,8 @@ from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.git.base_commit import Event
-from agent_eval_action.git.export import export_tree
-from agent_eval_action.git.repository import Repository
+from agent_eval_action.git.repository import Repository, export_tree
+from agent_eval_action.results.base import text_digest
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import Rubric
@@ -47,7 +46,7 @@ _FILES_OF_INPUTS: Final = ("config", "criteria", "user_simulator")
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedTurn:
+class TurnSnapshot:
     """What one turn asks and expects. ``asked`` names what the user says; ``response`` is "" without a reference."""
 
     asked: str
@@ -62,7 +61,7 @@ class CaseSnapshot:
 
     key: CaseKey
     digest: str
-    turns: tuple[ExpectedTurn, ...] | None = None
+    turns: tuple[TurnSnapshot, ...] | None = None
     rubrics: frozenset[str] = frozenset()
     setting: str = ""
 
@@ -106,7 +105,6 @@ def case_identities(sets: Iterable[SetSnapshot | PlannedSet]) -> Iterator[CaseId
 
 
 def _set_snapshot(planned: PlannedSet) -> SetSnapshot:
-    """One set of a plan, with what every case expects."""
     cases = tuple(_case(planned.case_key(item), item) for item in planned.cases)
     return SetSnapshot(planned.agent, planned.key, planned.path, planned.infos, cases)
 
@@ -117,11 +115,11 @@ def sets_of_result(result: RunResult) -> tuple[SetSnapshot, ...]:
     for measured in result.sets:
         cases = tuple(
             CaseSnapshot(
-                key=CaseKey(measured.agent, measured.eval_set, case.case),
+                key=key,
                 digest=case.digest,
-                turns=tuple(ExpectedTurn(turn.user, turn.calls, turn.response) for turn in case.expected) or None,
+                turns=tuple(TurnSnapshot(turn.user, turn.calls, turn.response) for turn in case.expected) or None,
             )
-            for case in measured.cases
+            for key, case in measured.keyed_cases()
         )
         found.append(SetSnapshot(measured.agent, measured.eval_set, measured.path, measured.criteria, cases))
     return tuple(found)
@@ -133,23 +131,19 @@ def _case(key: CaseKey, item: PlannedCase) -> CaseSnapshot:
         include={"conversation_scenario", "session_input", "final_session_state"}, exclude_none=True
     )
     turns = tuple(
-        ExpectedTurn(
-            asked=_digest(repr(turn.user_content.model_dump(exclude_none=True, exclude={"role"}))),
+        TurnSnapshot(
+            asked=text_digest(repr(turn.user_content.model_dump(exclude_none=True, exclude={"role"}))),
             calls=tuple(map(excerpt_call, turn.tool_calls())),
             response=turn.response_text,
             rubrics=_rubrics(turn.rubrics),
         )
         for turn in case.turns
     )
-    return CaseSnapshot(key, item.digest, turns, _rubrics(case.rubrics), _digest(repr(sorted(setting.items()))))
+    return CaseSnapshot(key, item.digest, turns, _rubrics(case.rubrics), text_digest(repr(sorted(setting.items()))))
 
 
 def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:
     return frozenset(rubric.rubric_content.text_property or rubric.rubric_id for rubric in rubrics or ())
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 # --- a checkout, and the base commit's -------------------------------------------------------------
@@ -184,7 +178,8 @@ class BaseSnapshot:
     """The base commit's side. Paths in ``settings`` and ``agents`` are those of the change's workspace.
 
     ``sets`` have no cases: they are what each is scored by, and who plays its users. ``chosen_agents_lack``: the run
-    names agents that the base does not have, so ``sets`` are those of all its agents.
+    names agents that the base does not have, so ``sets`` are those of all its agents. ``scoring_files``: its criteria
+    files and the code of their functions, from the workspace.
     """
 
     source: BaseCommit
@@ -194,6 +189,12 @@ class BaseSnapshot:
     agents: tuple[AgentSettings, ...] = ()
     notes: tuple[str, ...] = ()
     chosen_agents_lack: bool = False
+    scoring_files: tuple[str, ...] = ()
+
+    @property
+    def eval_files(self) -> tuple[str, ...]:
+        """Its eval files, from the workspace."""
+        return tuple(dict.fromkeys(item.path for item in self.snapshot.sets))
 
 
 def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None = None) -> Snapshot:
@@ -283,7 +284,15 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
         agents=tuple(_placed(agent, root, here) for agent in agents.values()),
         notes=tuple(notes),
         chosen_agents_lack=lack,
+        scoring_files=tuple(sorted(_scoring_files(discovery, there.workspace))),
     )
+
+
+def _scoring_files(discovery: Discovery, root: Path) -> set[str]:
+    named = [path for found in discovery.sets for path in (found.criteria_file, found.agent.criteria)]
+    criteria = {path for path in named if isinstance(path, Path)}
+    files = {file for path in criteria for file in (path, *function_files(path, root))}
+    return {path.relative_to(root).as_posix() for path in files if path.is_relative_to(root)}
 
 
 def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings, bool]:

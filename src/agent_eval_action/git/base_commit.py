@@ -199,7 +199,7 @@ def resolve_base(
     names = [named] if named else ["HEAD", "main", "master"]
     places = [f"refs/remotes/{remote_name}/{name}" for name in names]
     places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
-    main = next((sha for place in places if (sha := repository.resolve(place))), None)
+    main = next((sha for place in places if (sha := repository.resolve(place))), None) if head else None
     reference = expected_reference(event, head, main)
     if reference.tip is not None and head is not None:
         find = open_remote or partial(remote_of, repository, remote_name, repository.environ)

@@ -1,4 +1,4 @@
-"""A repository on disk: one git process a question, its environment and limits, and what it may read.
+"""A repository on disk: one git process a question, its environment and limits, what it may read, and a commit's files.
 
 Whatever a repository's configuration asks for, no program that it names is started.
 """
@@ -11,7 +11,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ from typing import Final
 _LOCAL_S: Final = 10.0
 _NETWORK_S: Final = 90.0
 _LIST_S: Final = 60.0
+_LINK: Final = "120000"
+_PROGRAM: Final = "100755"
+_AT_ONCE: Final = 32 << 20  # bytes of files in memory
 
 # The workspace's .git/config is untrusted: it may name programs to run.
 _SAFE_CONFIG: Final = (
@@ -280,6 +284,20 @@ class Repository:
         )
         return frozenset(name for result in results for name in result.names) if all(r.ok for r in results) else None
 
+    def last_change(self, path: str, lines: tuple[int, int | None] | None = None) -> tuple[str, str, str] | None:
+        """Commit, date and subject of the last commit that changed a file, or ``lines`` of it, both ends included.
+
+        None where git knows none. Lines count as the newest commit has them.
+        """
+        shown = ("-1", "--no-patch", "--format=%H%x00%cI%x00%s", "--no-ext-diff", "--no-textconv")
+        found = GitResult(1)
+        if lines is not None:
+            found = self.run("log", *shown, f"-L{lines[0]},{lines[1] or ''}:{path}")
+        if not found.ok or not found.out:
+            found = self.run("log", *shown, "--", path)
+        parts = found.text.split("\0") if found.ok else []
+        return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None  # noqa: PLR2004 - as many as the format has
+
     def has_files_in(self, folder: Path) -> bool:
         """Whether files in this folder are in the index, or whether git cannot say so."""
         result = self.run("ls-files", "-z", "--cached", "--", str(folder))
@@ -326,3 +344,61 @@ def _entries(result: GitResult) -> tuple[TreeEntry, ...]:
     return tuple(
         TreeEntry(mode, oid, int(size) if size.isdigit() else None, name) for mode, _, oid, size, name in fields
     )
+
+
+def export_tree(
+    repository: Repository,
+    commit: str,
+    target: Path,
+    cancelled: threading.Event | None = None,
+    wanted: Callable[[str, int], bool] | None = None,
+) -> None:
+    """Write every file of a commit into the folder ``target``, byte for byte as committed.
+
+    Neither index nor worktrees of the repository are touched, and no filter that its configuration names
+    is run (files of Git LFS stay pointers); submodules are left out. ``cancelled`` ends it early. With ``wanted``
+    (a path in the repository and its size) the files it does not want are left out, their folders made.
+    Raises OSError or ValueError saying what could not be written.
+    """
+    # links last: no file is ever written through one
+    files = sorted(repository.all_files(commit), key=lambda file: file.mode == _LINK)
+    if wanted is not None:
+        for file in files:
+            _make_place(target, file.name)
+        files = [file for file in files if file.mode == _LINK or wanted(file.name, file.size or 0)]
+    for batch in _batches(files):
+        contents = repository.blobs(file.oid for file in batch)
+        for file in batch:
+            if cancelled is not None and cancelled.is_set():
+                return
+            if file.oid not in contents:
+                raise OSError(f"git has no content for {file.name}")
+            path = _make_place(target, file.name)
+            if file.mode == _LINK:
+                path.symlink_to(os.fsdecode(contents[file.oid]))
+                continue
+            path.write_bytes(contents[file.oid])
+            if file.mode == _PROGRAM:
+                path.chmod(0o755)
+
+
+def _batches(files: Sequence[TreeEntry]) -> Iterator[list[TreeEntry]]:
+    batch: list[TreeEntry] = []
+    size = 0
+    for file in files:
+        size += file.size or 0
+        if batch and size > _AT_ONCE:
+            yield batch
+            batch, size = [], file.size or 0
+        batch.append(file)
+    if batch:
+        yield batch
+
+
+def _make_place(target: Path, name: str) -> Path:
+    parts = name.split("/")
+    if {"", ".", "..", ".git"} & {part.lower() for part in parts}:
+        raise ValueError(f"the commit holds a file no checkout would have: {name!r}")
+    path = target.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

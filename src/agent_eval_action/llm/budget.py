@@ -15,7 +15,7 @@ from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 from agent_eval_action.llm.pricing import Price, Prices, price_hint
 from agent_eval_action.llm.providers import provider_of
-from agent_eval_action.results.evalset import Invocation, InvocationEvent, InvocationEvents
+from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import ModelUse
 
 AGENT = "agent"
@@ -66,10 +66,9 @@ def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
     sent = 0
     for turn in turns:
         sent += _size(turn.user_content)
-        data = turn.intermediate_data
-        for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
+        for event in turn.events:
             size = _size(event.content)
-            if is_model_call(event):
+            if event.is_model_call:
                 usage = reported_usage(event.usage_metadata or {})
                 # the answer is not among the events: it is the turn's final response
                 size = size or _size(turn.final_response)
@@ -77,20 +76,19 @@ def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
             sent += size
 
 
-def is_model_call(event: InvocationEvent) -> bool:
-    """Whether a model made this event: it has usage or a model version."""
-    return event.usage_metadata is not None or event.model_version is not None
+def token_count(report: Mapping[str, Any], name: str) -> int | None:
+    """A count of Gemini's usage metadata, in either case; None for what is absent or no whole number."""
+    value = report.get(to_camel(name)) if report.get(name) is None else report[name]
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == value // 1:
+        return int(value)
+    return None
 
 
 def reported_usage(report: Mapping[str, Any]) -> LlmUsage:
-    """Gemini's usage metadata, in either case; what is absent or no number is not reported.
-
-    Thoughts are billed as output, the prompts of built-in tools as input.
-    """
+    """Gemini's usage metadata. Thoughts are billed as output, the prompts of built-in tools as input."""
 
     def total(*names: str) -> int | None:
-        values = (report.get(name, report.get(to_camel(name))) for name in names)
-        counts = [n for n in values if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+        counts = [count for name in names if (count := token_count(report, name)) is not None]
         return sum(counts) if counts else None
 
     sent = total("prompt_token_count", "tool_use_prompt_token_count")
@@ -263,7 +261,7 @@ class Meter:
 
     def _add(self, purpose: str, model: str, **counted: float) -> None:
         """Add to the fields of a ``ModelUse``."""
-        provider = AGENT if purpose == AGENT else provider_of(model)[0]
+        provider = AGENT if purpose == AGENT else provider_of(model)
         counts = self._counts.setdefault((purpose, provider, model), {})
         for name, number in counted.items():
             counts[name] = counts.get(name, 0) + number

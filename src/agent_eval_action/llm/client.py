@@ -1,4 +1,4 @@
-"""Text on its way to a model, and a provider's words on their way to a person."""
+"""What is asked of a model and what comes back, prompt files, and text on its way to a model or to a person."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final, Literal, Protocol
 
 from agent_eval_action.config.models import TRY_SECONDS
@@ -53,6 +54,18 @@ def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
     line = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", line))
     line = " ".join(_SECRET.sub("***", line).split())
     return clip(line, limit)
+
+
+def read_prompt(package: str, name: str) -> tuple[str, str]:
+    """Return the version and the text of ``<name>.md``, whose first line is ``version: N``: other words, another N.
+
+    Raises ValueError where the first line is no version.
+    """
+    first, _, text = files(package).joinpath(f"{name}.md").read_text("utf-8").partition("\n")
+    label, _, version = first.partition(":")
+    if label != "version" or not version.strip().isdigit():
+        raise ValueError(f"{name}.md does not begin with its version")
+    return version.strip(), text.strip()
 
 
 RESERVED_OPTIONS: Final = {

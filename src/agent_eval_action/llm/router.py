@@ -19,8 +19,7 @@ from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, Pr
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
 from agent_eval_action.llm.providers.base import ModelProvider
-from agent_eval_action.llm.rate_limit import RateLimited
-from agent_eval_action.llm.retry import Retrying
+from agent_eval_action.llm.rate_limit import RateLimited, Retrying
 
 CACHE_FOLDER = "llm"
 
@@ -49,14 +48,14 @@ class ProviderRouter:
 
     def find(self, model: str) -> ModelProvider[Any, Any]:
         """The provider of a model."""
-        name, _ = provider_of(model)
+        name = provider_of(model)
         if name not in self.made:
             self.made[name] = PROVIDERS[name](self.setup)
         return self.made[name]
 
     def identity(self, model: str) -> tuple[str, str]:
         """(provider, server): an answer of another server is another answer."""
-        name, _ = provider_of(model)
+        name = provider_of(model)
         setup = self.setup
         if name == "openai":
             return name, setup.openai_base_url or setup.value(*OPENAI_URLS)

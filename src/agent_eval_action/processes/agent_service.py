@@ -1,7 +1,7 @@
 """Programs of an agent: started by its ``command`` as the agent's user, read, and stopped with all that they started.
 
 ``start_program`` is the lower half, for programs that are spoken to over pipes. ``AgentService`` is a server: it gets a
-free port, and is waited for until it answers.
+free port, and is waited for until it answers. What listens there must be its own (``listeners``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,23 @@ from agent_eval_action.environments.runtime import AgentFolder, AgentRuntimeSpec
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name, folders_upwards
-from agent_eval_action.processes.process import MARKER, OutputLog, OutputReader, kill_tree, last_lines
+from agent_eval_action.processes.listeners import Port
+from agent_eval_action.processes.process import (
+    MARKER,
+    OutputLog,
+    OutputReader,
+    execute,
+    exit_description,
+    kill_tree,
+    last_lines,
+)
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
-from agent_eval_action.sandbox.sandboxes import popen_options
 
 HOST: Final = "127.0.0.1"
 PORT: Final = "{port}"
 """What stands for the port in a command; the variable PORT has it too."""
 
+_SHOWN: Final = 200
 _PROBE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.5
@@ -46,6 +55,11 @@ def program_log(spec: AgentRuntimeSpec) -> OutputLog:
     """Return the log of what an agent's programs print."""
     suffix = ".base.log" if spec.role == "base" else ".log"
     return OutputLog(spec.logs, file_name(spec.name) + suffix, spec.limits.log_bytes)
+
+
+def shown_command(words: Sequence[str]) -> str:
+    """Return how messages name a command."""
+    return f"the command `{shlex.join(words)[:_SHOWN]}`"
 
 
 @dataclass
@@ -70,11 +84,7 @@ class Program:
     def end_description(self) -> str:
         """Return how it ended, as the rest of a sentence."""
         code = self.process.poll()
-        if code is None:
-            return "still runs"
-        if code >= 0:
-            return f"ended with exit code {code}"
-        return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
+        return "still runs" if code is None else exit_description(code)
 
     def stop(self, grace_s: float = 2.0) -> None:
         """Ask its group to end, then kill it and all that it started. Blocks; calling it twice is safe."""
@@ -110,20 +120,17 @@ def start_program(
     if shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
         hint = "install it in an earlier step, or name its file relative to the agent's folder"
         raise AgentEnvironmentError(f"the command of the agent {spec.name} has no program `{words[0]}` here", hint)
-    user = place.sandbox.user if place.sandbox else None
-    command = [program, *words[1:]]
     marker = secrets.token_hex(16)
     output_read, output_write = os.pipe()
     try:
-        process = subprocess.Popen(  # noqa: S603 - the command is the user's, from the configuration
-            user.command(command) if user else command,
+        process = execute(
+            place,
+            [program, *words[1:]],
+            {**environ, MARKER: marker},
             stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipes else output_write,
             stderr=output_write,
             cwd=place.folder,
-            env={**environ, MARKER: marker},
-            start_new_session=True,
-            **popen_options(user),
         )
     except BaseException:
         os.close(output_read)
@@ -133,6 +140,33 @@ def start_program(
     output = OutputReader(output_read, log)
     output.start()
     return Program(process, marker, place, output, process.stdin, process.stdout)
+
+
+async def begin_program(
+    spec: AgentRuntimeSpec,
+    words: Sequence[str],
+    log: OutputLog,
+    variables: Mapping[str, str] | None = None,
+    *,
+    pipes: bool = False,
+) -> Program | AttemptError:
+    """Return a program of ``start_program``, or why there is none. Cancelled, it leaves no program behind."""
+    starting = asyncio.ensure_future(asyncio.to_thread(start_program, spec, words, log, variables, pipes=pipes))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(AgentEnvironmentError, OSError):
+            await asyncio.to_thread((await starting).stop, 0.0)
+        raise
+    except (AgentEnvironmentError, OSError) as error:
+        return start_failure(error, words)
+
+
+def start_failure(error: AgentEnvironmentError | OSError, words: Sequence[str]) -> AttemptError:
+    """Return why a command cannot be started."""
+    if isinstance(error, AgentEnvironmentError):
+        return AttemptError(kind=ErrorKind.ENVIRONMENT, message=error.message, traceback=error.hint or "")
+    return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{shown_command(words)} cannot be started: {error}")
 
 
 def _environ(spec: AgentRuntimeSpec, place: AgentFolder, variables: Mapping[str, str]) -> dict[str, str]:
@@ -167,6 +201,7 @@ class AgentService:
     variables: Mapping[str, str] = field(default_factory=dict)
     _port: int = 0
     _program: Program | None = None
+    _owned: Port | None = None
     _log: OutputLog | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -185,18 +220,11 @@ class AgentService:
             self._log = self._log or program_log(self.spec)
             words = [word.replace(PORT, str(self._port)) for word in self.words]
             variables = {**self.variables, "PORT": str(self._port)}
-            starting = asyncio.ensure_future(asyncio.to_thread(start_program, self.spec, words, self._log, variables))
-            try:
-                self._program = await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                with contextlib.suppress(AgentEnvironmentError, OSError):
-                    self._program = await starting  # so that ``stop`` ends it
-                raise
-            except AgentEnvironmentError as error:
-                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=error.message, traceback=error.hint or "")
-            except OSError as error:
-                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{self._shown} cannot be started: {error}")
-            if failure := await self._wait_until_ready(self._program):
+            program = await begin_program(self.spec, words, self._log, variables)
+            if isinstance(program, AttemptError):
+                return program
+            self._program = program
+            if failure := await self._wait_until_ready(program):
                 await self._end_program()
             return failure
 
@@ -213,6 +241,20 @@ class AgentService:
         message = f"the server of {self._shown} {program.end_description()}"
         return error.model_copy(update={"kind": ErrorKind.DIED, "message": message, "traceback": program.tail()})
 
+    async def disowned(self) -> AttemptError | None:
+        """Return an error where its port is another's, or nobody's: then who has answered there is not known."""
+        program = self._program
+        if program is None:
+            return None
+        if self._owned is None or self._owned.marker != program.marker:
+            user = program.place.user
+            self._owned = Port(self._port, program.marker, program.process.pid, user.uid if user else None)
+        stranger = await asyncio.to_thread(self._owned.stranger)
+        if not stranger or program.has_ended:
+            return None
+        message = f"{stranger} listens on port {self._port}, which is that of {self._shown}: its answers are not taken"
+        return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message, traceback=program.tail())
+
     async def stop(self) -> None:
         """End the server and everything that it started; never raises."""
         async with self._lock:
@@ -228,7 +270,7 @@ class AgentService:
 
     @property
     def _shown(self) -> str:
-        return f"the command `{shlex.join(self.words)[:200]}`"
+        return shown_command(self.words)
 
     async def _wait_until_ready(self, program: Program) -> AttemptError | None:
         limit = self.spec.limits.import_s
@@ -241,7 +283,7 @@ class AgentService:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_PROBE_S):
                     if await self.probe(self.url):
-                        return None
+                        return await self.disowned()
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, pause * 1.3)
         message = f"{self._shown} has not answered on port {self._port} within {limit:g} s"

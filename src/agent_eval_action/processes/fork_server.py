@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.process import MARKER, StartedProcess, kill_tree, start_process
-from agent_eval_action.sandbox.sandboxes import popen_options
+from agent_eval_action.processes.process import MARKER, StartedProcess, execute, kill_tree, start_process
 from agent_eval_action.sandbox.users import SandboxUser
 
 _UNKNOWN_CODE: Final = 255
@@ -77,20 +76,17 @@ class ForkServerClient:
         self.ready = False
         self._closed = False
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        user = launch.place.sandbox.user if launch.place.sandbox else None
-        command = launch.command(theirs.fileno())
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
-                user.command(command) if user else command,
+            self._process = execute(
+                launch.place,
+                launch.command(theirs.fileno()),
+                {**launch.environ(), MARKER: self._marker},
                 stdin=subprocess.DEVNULL,
                 # replaced before anything is printed; workers get pipes, which like a socket cannot seek
                 stdout=theirs.fileno(),
                 stderr=theirs.fileno(),
                 pass_fds=(theirs.fileno(),),
                 cwd="/",  # nothing of the agent's folder is to be found
-                env={**launch.environ(), MARKER: self._marker},
-                start_new_session=True,
-                **popen_options(user),
             )
         except OSError:
             self._control.close()
@@ -164,44 +160,62 @@ class ProcessStarter:
 
 @dataclass
 class ForkServers:
-    """The fork servers of a run, by what they were started with; None: nothing can be forked there. Thread-safe."""
+    """The fork servers of a run, by what they were started with; None: nothing can be forked there. Thread-safe.
 
+    ``kept``: the one used last stays for the next run, until ``close``.
+    """
+
+    kept: bool = False
     _servers: dict[_Key, ForkServerClient | None] = field(default_factory=dict)
     _users: Counter[ForkServerClient] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def prestart(self, launch: Launch) -> None:
+        """Begin the import for a launch that is likely to come. A server that nobody takes ends with ``close``."""
+        with self._lock:
+            self._server(launch)
+
     def starter(self, launch: Launch, *, only_ready: bool = False) -> ProcessStarter:
         """What starts processes of a launch. ``only_ready``: no server is started for it, or waited for."""
-        environ = launch.environ()
-        user = launch.place.sandbox.user if launch.place.sandbox else None
-        key = launch.environment.python, tuple(sorted(environ.items())), user
         with self._lock:
-            if launch.spec.function:  # which has no use for google-adk
-                return ProcessStarter(launch, self, None)
-            if key not in self._servers and not only_ready and _can_fork(environ):
-                with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
-                    self._servers[key] = ForkServerClient(launch)
-            server = self._servers.get(key)
+            server = self._server(launch, start=not only_ready)
             if server is not None and only_ready and not server.ready:
                 server = None
             if server is not None:
                 self._users[server] += 1
         return ProcessStarter(launch, self, server)
 
+    def _server(self, launch: Launch, *, start: bool = True) -> ForkServerClient | None:
+        if launch.spec.function:  # which has no use for google-adk
+            return None
+        environ = launch.environ()
+        key = launch.environment.python, tuple(sorted(environ.items())), launch.place.user
+        if key not in self._servers and start and _can_fork(environ):
+            with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
+                self._servers[key] = ForkServerClient(launch)
+        return self._servers.get(key)
+
     def release(self, starter: ProcessStarter, *, usable: bool = True) -> None:
-        """Take back the server of a starter; it ends with its last one. Blocks."""
+        """Take back the server of a starter. It ends with its last one, or is ``kept`` until another is. Blocks."""
         with self._lock:
             server, starter.server = starter.server, None
             if server is None:
                 return
             self._users[server] -= 1
-            unused = not self._users[server]
-            for key in [key for key, other in self._servers.items() if other is server]:
-                if not usable:
-                    self._servers[key] = None
-                elif unused:
-                    del self._servers[key]
-        if unused:
+            if not usable:
+                self._servers |= {key: None for key, other in self._servers.items() if other is server}
+            unused = {each for each in (server, *filter(None, self._servers.values())) if not self._users[each]}
+            if self.kept and usable:
+                unused.discard(server)
+            self._servers = {key: other for key, other in self._servers.items() if other not in unused}
+        for each in unused:
+            each.close()
+
+    def close(self) -> None:
+        """End all that are left. Blocks."""
+        with self._lock:
+            servers, self._servers = self._servers, {}
+        for server in filter(None, servers.values()):
             server.close()
 
 

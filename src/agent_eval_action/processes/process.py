@@ -10,12 +10,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, overload
+from typing import Any, BinaryIO, Protocol, overload
 
-from agent_eval_action.environments.runtime import Launch
+from agent_eval_action.environments.runtime import AgentFolder, Launch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.protocol import encode
 from agent_eval_action.sandbox.sandboxes import popen_options
@@ -84,19 +84,37 @@ def start_process(launch: Launch, fork: Fork | None = None) -> StartedProcess | 
 
 def _execute(launch: Launch, marker: str, fds: tuple[int, int, int]) -> subprocess.Popen[bytes]:
     command_read, event_write, output_write = fds
-    user = launch.place.sandbox.user if launch.place.sandbox else None
-    command = launch.command(command_read, event_write, launch.program)
-    return subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
-        user.command(command) if user else command,
+    return execute(
+        launch.place,
+        launch.command(command_read, event_write, launch.program),
+        {**launch.environ(), MARKER: marker},
         stdin=subprocess.DEVNULL,
         stdout=output_write,
         stderr=output_write,
         pass_fds=(command_read, event_write),
         cwd=launch.place.cwd,
-        env={**launch.environ(), MARKER: marker},
+    )
+
+
+def execute(
+    place: AgentFolder, command: Sequence[str], environ: Mapping[str, str], **options: Any
+) -> subprocess.Popen[bytes]:
+    """Execute an agent's command as the agent's user, bounded, in a session of its own. Raises OSError."""
+    user = place.user
+    return subprocess.Popen(  # noqa: S603 - the command is the user's choice
+        user.command(command) if user else command,
+        env=environ,
         start_new_session=True,
+        **options,
         **popen_options(user),
     )
+
+
+def exit_description(code: int) -> str:
+    """How a process ended, as the rest of a sentence. Real-time signals have numbers and no names."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
 
 
 def last_lines(text: str) -> str:

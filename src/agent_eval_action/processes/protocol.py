@@ -14,6 +14,7 @@ from agent_eval_action.results.evalset import (
     AgentDetails,
     AppDetails,
     Content,
+    InnerEvent,
     Invocation,
     InvocationEvent,
     InvocationEvents,
@@ -98,8 +99,15 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         model_duration=round(model, 6),
         tool_duration=round(tool, 6),
         spans=tuple(map(_span, frame.get("spans", ()))),
+        inner_events=tuple(map(_inner_event, frame.get("inner", ()))),
+        raw_events=tuple(frame["raw_events"]) if "raw_events" in frame else None,
     )
     return with_trace(turn, trace) if (trace := frame.get("trace")) else turn
+
+
+def _inner_event(event: dict[str, Any]) -> InnerEvent:
+    content = None if event.get("c") is None else Content.model_validate(event["c"])
+    return InnerEvent(author=str(event["a"] or "agent"), content=content, within=event["w"])
 
 
 def _span(values: Sequence[Any]) -> Span:

@@ -11,8 +11,16 @@ from collections.abc import Callable
 from typing import Final
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.process import OutputLog, OutputReader, StartedProcess, kill_tree, last_lines
+from agent_eval_action.processes.process import (
+    OutputLog,
+    OutputReader,
+    StartedProcess,
+    exit_description,
+    kill_tree,
+    last_lines,
+)
 from agent_eval_action.processes.protocol import Frame, FrameError, encode, read_frame
+from agent_eval_action.results.evalset import FunctionCall
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 BUSY: Final = 0.8
@@ -50,6 +58,7 @@ class WorkerClient:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
+        self._told: dict[str, Callable[[FunctionCall], None]] = {}
         self._ending: asyncio.Task[None] | None = None
         self._ignores_frames = self._stopping = False
         self._last_beat = self._loop.time()
@@ -78,16 +87,25 @@ class WorkerClient:
         """Whether it takes new sessions."""
         return self._ending is None and not self.retired and not self.alone
 
-    async def request(self, frame: Frame, limit_s: float | None = None, subject: str = "") -> Frame | AttemptError:
+    async def request(
+        self,
+        frame: Frame,
+        limit_s: float | None = None,
+        subject: str = "",
+        on_call: Callable[[FunctionCall], None] | None = None,
+    ) -> Frame | AttemptError:
         """Send a frame of a session and wait for its reply; one at a time per session.
 
-        After ``limit_s`` seconds the process is ended; ``subject`` is what took too long.
+        After ``limit_s`` seconds the process is ended; ``subject`` is what took too long. ``on_call`` gets the tool
+        calls that the worker tells of before its reply.
         """
         if self.dead is not None:
             return self.dead
         session = frame["s"]
         reply: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting[session] = reply
+        if on_call is not None:
+            self._told[session] = on_call
         timer = None
         if limit_s is not None:
             message = f"{subject} took longer than {limit_s:g} s"
@@ -97,6 +115,7 @@ class WorkerClient:
             return await reply
         finally:
             self._waiting.pop(session, None)
+            self._told.pop(session, None)
             if timer is not None:
                 timer.cancel()
 
@@ -155,11 +174,18 @@ class WorkerClient:
                 self._timer = self._loop.call_later(self._silence_s / 2, self._check_silence)
         elif event == "failed" and not self.ready.done():
             self.ready.set_result(self._error_of(frame.get("error")))
+        elif event == "call":
+            self._tell(frame)
         else:
             self.retired = self.retired or bool(frame.get("retired"))
             reply = self._waiting.get(str(frame.get("s")))
             if reply is not None and not reply.done():
                 reply.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
+
+    def _tell(self, frame: Frame) -> None:
+        tell, args = self._told.get(str(frame.get("s"))), frame.get("args")
+        if tell is not None:
+            tell(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
 
     @property
     def _silence_s(self) -> float:
@@ -232,13 +258,7 @@ class WorkerClient:
         self._terminate(verdict)
 
     def _exit_description(self) -> str:
-        code = self._exit_code
-        if code is None:
-            return "closed the worker's own pipe"
-        if code >= 0:
-            return f"ended with exit code {code}"
-        # Real-time signals have numbers and no names.
-        return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
+        return "closed the worker's own pipe" if self._exit_code is None else exit_description(self._exit_code)
 
     def _tail(self) -> str:
         """The last lines it printed, with the paths the user knows."""

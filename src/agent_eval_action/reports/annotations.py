@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.causes import Cause
+from agent_eval_action.reports.differences import Cause
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.view import Group, main_and_here
@@ -111,10 +112,8 @@ def _reasons(cause: Cause, messages: Messages) -> Iterator[str]:
     for pair in view.pairs[: view.telling][:_REASONS] if view.group is not Group.NOT_MEASURED else ():
         numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
         yield clean(messages.pair(pair).plain or numbers, _SENTENCE)
-    others = [clean(other.key.case, 120) for other in cause.cases[1:]]
-    if others:
-        more = f" and {fmt.count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
-        yield f"The same cause: {', '.join(others[:_NAMED])}{more}"
+    if others := cause.cases[1:]:
+        yield f"The same cause: {shortlist(others, _NAMED, lambda other: clean(other.key.case, 120))}"
 
 
 def _bounded(text: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from agent_eval_action.errors import ResultsError
+from agent_eval_action.folders import open_file
 from agent_eval_action.reports.results_json import RESULTS, parsed
 from agent_eval_action.results.run_result import RunResult
 
@@ -31,10 +32,15 @@ def read_foreign(path: Path) -> RunResult:
     """The results in ``path``: results.json, a folder that holds one, or a zip. Raises ResultsError for all else."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
-        return _read_file(_only(path, list(_files(path, MAX_DEPTH))))
+        found = list(_files(path, MAX_DEPTH))
+        if len(found) != 1:
+            raise ResultsError(f"{path} holds {len(found) or 'no'} {RESULTS}, it must hold one", hint=_HINT)
+        return _read_file(found[0])
     if not stat.S_ISREG(mode):
         raise ResultsError(f"{path} is no regular file", hint=_HINT)
-    return _read_zip(path) if _begins(path, b"PK") else _read_file(path)
+    with _opened(path) as file:
+        is_zip = file.read(2) == b"PK"
+    return _read_zip(path) if is_zip else _read_file(path)
 
 
 def _read_file(path: Path) -> RunResult:
@@ -102,27 +108,12 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             yield from _files(folder / entry.name, depth - 1)
 
 
-def _only(folder: Path, found: list[Path]) -> Path:
-    if len(found) != 1:
-        raise ResultsError(f"{folder} holds {len(found) or 'no'} {RESULTS}, it must hold one", hint=_HINT)
-    return found[0]
-
-
-def _begins(path: Path, magic: bytes) -> bool:
-    with _opened(path) as file:
-        return file.read(len(magic)) == magic
-
-
 def _opened(path: Path) -> IO[bytes]:
     """The file itself: a link could lead to whatever this job may read, a fifo would wait for ever."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_file(path)
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ResultsError(f"{path} is no regular file", hint=_HINT)
-    return os.fdopen(descriptor, "rb")
 
 
 def _mode(path: Path) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agent_eval_action.reports.formatting import clean
-from agent_eval_action.reports.prose import Prose
+from agent_eval_action.reports.formatting import Prose, clean
 
 # The underscore inside a word emphasises nothing, and names are full of them
 _MARKUP = re.compile(r"[&<>`|\\*~\[\]$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -61,8 +60,3 @@ def _inline(value: str) -> str:
 def _first(found: re.Match[str]) -> str:
     start = found.group()
     return f"{start}{_APART}" if start.isdigit() else f"&#{ord(start)};"
-
-
-def xml(text: str, limit: int, *, lines: bool = False) -> str:
-    """``text`` as XML 1.0 can carry it and every reader shows it; on one line unless ``lines``."""
-    return clean(text, limit, lines=lines)

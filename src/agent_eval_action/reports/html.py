@@ -7,37 +7,58 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.causes import error_line
-from agent_eval_action.reports.formatting import clean
-from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.next_steps import select_case
-from agent_eval_action.reports.page_frame import Json, page_frame, prose_parts
-from agent_eval_action.reports.prose import Prose
-from agent_eval_action.reports.recorded_details import MEDIA_BUDGET, RecordedDetails
-from agent_eval_action.reports.view import CaseView, passing
-from agent_eval_action.results.decision import ChangeKind, PairChange, Stat, TurnBrief
-from agent_eval_action.results.history import kept_key
+from agent_eval_action.reports.differences import error_line
+from agent_eval_action.reports.formatting import Name, Prose, clean
+from agent_eval_action.reports.markdown import ADDRESS
+from agent_eval_action.reports.messages import Messages, main_event, run_findings
+from agent_eval_action.reports.verdict import advice, heading, next_steps, rerun_commands, select_case, why
+from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
+from agent_eval_action.results.decision import (
+    ChangeKind,
+    CriterionChange,
+    Decision,
+    MainRun,
+    PairChange,
+    Stat,
+    TurnBrief,
+)
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.history import RunCost, kept_key
 from agent_eval_action.results.run_result import (
+    AgentConditions,
+    AttemptKey,
     AttemptSummary,
+    CaseKey,
     CastVote,
     CriterionScore,
+    RunResult,
     SetResult,
     TurnScore,
     Votes,
 )
+from agent_eval_action.results.trajectory import format_call, format_value
+from agent_eval_action.results.transcripts import Medium, Recordings, tool_results
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 BUDGET: Final = 9_000_000
 """Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
+
+MEDIA_BUDGET: Final = 3_000_000
+"""Characters of base64 in a page. Media beyond it are named and left out, those of the best cases first."""
 
 _DATA: Final = "<!-- data -->"
 _ODD: Final = re.compile(r'\x7f|\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
@@ -47,7 +68,26 @@ _LARGE: Final = 50_000
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
-_TEXT, _ARGUMENTS = 4_000, 2_000
+_TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 4_000, 2_000, 60, 20
+_SPANS, _MEDIA, _RESULT = 100, 20, 400
+_PHASES: Final = {
+    "first": "First pass",
+    "rerun": "Re-runs of suspects",
+    "suite": "The suite again",
+    "control": "Beside main's agent",
+}
+_TONES: Final = {
+    Group.REGRESSED: "bad",
+    Group.NEEDS_RUNS: "warn",
+    Group.NOT_MEASURED: "warn",
+    Group.BELOW_THRESHOLD: "bad",
+    Group.WORSE: "warn",
+    Group.BETTER: "good",
+}
+
+Json = dict[str, Any]
+
+_encoded: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
@@ -76,21 +116,23 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
     }
     past = {(one.agent, one.eval_set, one.case): one.outcomes for one in report.decision.main_cases}
     yield '{"frame":'
-    yield (text := _json(page_frame(report, cases)))
+    yield (text := _json(_page_frame(report, cases)))
     room = budget - len(text)
-    recorded = RecordedDetails(report.recordings, min(MEDIA_BUDGET, budget // 3))
     for at, view in enumerate(cases):
         row = {**_row(view, columns, causes.get(view.key), messages), "past": past.get(kept_key(view.key), "")}
         yield ",\n" if at else ',\n"rows":['
         yield (text := _json(row))
         room -= len(text)
     yield '],\n"details":[' if cases else ',"rows":[],"details":['
-    for at, view in enumerate(cases):
-        before = recorded.used
-        text = _json(_detail(view, messages, recorded)) if room > 0 else "null"
-        room -= len(text) + recorded.used - before
-        yield ",\n" if at else ""
-        yield text if room > 0 else "null"
+    with RecordedDetails(report.recordings, min(MEDIA_BUDGET, budget // 3)) as recorded:
+        configured = {id(owner): _configured(owner) for owner in report.result.sets}
+        for at, view in enumerate(cases):
+            before = recorded.used
+            criteria = configured.get(id(view.owner), [])
+            text = _json({**_detail(view, messages, recorded), "criteria": criteria}) if room > 0 else "null"
+            room -= len(text) + recorded.used - before
+            yield ",\n" if at else ""
+            yield text if room > 0 else "null"
     yield "]"
     yield from recorded.media_json()
     yield "}"
@@ -99,7 +141,7 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
 def _json(value: Json) -> str:
     """ASCII, so that its length is its size; no text in it can end the script element."""
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        text = _encoded(value)
     except ValueError:  # a number that JSON lacks
         text = ""
     if not text or len(text) > _LARGE or _ODD.search(text):
@@ -122,7 +164,7 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
     pairs = {pair.criterion: pair for pair in view.pairs}
     first = view.pairs[0] if view.pairs else None
     attempts = view.result.attempts if view.result is not None else ()
-    line = f":{view.result.line}" if view.result is not None and view.result.line else ""
+    line = view.result.line if view.result is not None else None
     tokens = [attempt.usage.total_tokens for attempt in attempts if attempt.usage.total_tokens is not None]
     seconds = [attempt.durations.total for attempt in attempts if attempt.durations.total is not None]
     return {
@@ -138,7 +180,7 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
         "main": [first.baseline.passed, first.baseline.n] if first is not None and first.baseline is not None else None,
         "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
         "seconds": round(sum(seconds) / len(seconds), 2) if seconds else None,
-        "file": f"{view.owner.path}{line}" if view.owner is not None else "",
+        "file": fmt.place(view.owner.path, line) if view.owner is not None else "",
         "select": ":".join(select_case(view)),
     }
 
@@ -146,8 +188,8 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
 def _note(view: CaseView, cause: tuple[int, Prose] | None, messages: Messages) -> list[Any]:
     """The first difference of a case that needs attention, else what became of its first pair."""
     if cause is not None and cause[1]:
-        return prose_parts(cause[1])
-    return prose_parts(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
+        return _prose_parts(cause[1])
+    return _prose_parts(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
 
 
 def _cell(pair: PairChange | None) -> list[Any] | None:
@@ -186,18 +228,15 @@ def _detail(view: CaseView, messages: Messages, recorded: RecordedDetails) -> Js
         "expected": [_turn(turn) for turn in (case.expected if case else ())[:_TURNS]],
         "baseline": [_turn(turn) for turn in view.baseline_turns[:_TURNS]],
         "seen": [view.main.seen, view.main.attempts] if view.main is not None and view.main.seen else None,
-        "criteria": _configured(view.owner),
     }
 
 
-def _configured(owner: SetResult | None) -> list[list[str]]:
-    if owner is None:
-        return []
+def _configured(owner: SetResult) -> list[list[str]]:
     return [
         [
             info.name,
             fmt.limits(info),
-            f"{info.source}{f':{info.line}' if info.line else ''}",
+            fmt.place(info.source, info.line),
             json.dumps(info.options, sort_keys=True, default=str)[:_ARGUMENTS] if info.options else "",
         ]
         for info in owner.criteria
@@ -216,7 +255,7 @@ def _pair(pair: PairChange, messages: Messages) -> Json:
         "needs": fmt.limits(pair),
         "kind": fmt.KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
-        "why": prose_parts(messages.pair(pair, with_case=False)),
+        "why": _prose_parts(messages.pair(pair, with_case=False)),
         "fresh": _stat(pair.fresh, pair),
         "control": _stat(pair.control, pair),
     }
@@ -298,3 +337,250 @@ def _digest(name: str) -> str:
     """The policy's word for a style or script of the page: the browser takes no other."""
     text = _environment().get_template(name).render()
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+# --- the frame: what the page shows of the run as a whole ------------------------------------------
+
+
+def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
+    """Verdict, causes, criteria, main's past, cost and conditions, as the page's script reads them."""
+    decision, result = report.decision, report.result
+    counted = Counter(view.group for view in cases)
+    messages = report.view.messages
+    pairs: defaultdict[str, list[PairChange]] = defaultdict(list)
+    for pair in decision.pairs:
+        pairs[pair.criterion].append(pair)
+    return {
+        "outcome": decision.outcome.value,
+        "label": fmt.OUTCOME_LABELS[decision.outcome],
+        "commits": [
+            (commit or "")[:7] for commit in (result.conditions.commit, decision.baseline and decision.baseline.commit)
+        ],
+        "heading": _prose_parts(heading(report)),
+        "why": [_prose_parts(sentence) for sentence in why(report)],
+        "causes": [
+            {"text": _prose_parts(cause.text.sentence), "tone": _TONES.get(cause.group, ""), "n": len(cause.cases)}
+            for cause in report.causes[:_FINDINGS]
+        ],
+        "facts": facts(result),
+        "weakenings": [_prose_parts(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
+        "findings": [_prose_parts(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
+        "notes": [_prose_parts(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
+        "criteria": [_criterion(row, pairs[row.criterion]) for row in sorted(decision.criteria, key=by_severity)],
+        "columns": [row.criterion for row in decision.criteria],
+        "groups": [
+            {"key": group.name.lower(), "label": group.label, "tone": _TONES.get(group, ""), "n": counted[group]}
+            for group in sorted(counted)
+        ],
+        "advice": _prose_parts(advice(report).sentence),
+        "steps": [
+            ["Run just the cases that need attention:", [], rerun_commands(report)],
+            *(
+                [_prose_parts(step.text), [_prose_parts(place) for place in step.places], step.commands]
+                for step in next_steps(result)
+            ),
+            ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
+        ],
+        "history": [_main_run(run) for run in decision.main_runs],
+        "cost": (RunCost.of_run(result) or RunCost()).model_dump(),
+        "tiles": _tiles(result, decision),
+        "phases": [
+            [_PHASES[phase.purpose], fmt.plural(phase.attempts, "attempt"), phase.start, phase.seconds]
+            for phase in result.phases
+        ],
+        "seconds": result.totals.seconds,
+        "uses": {"columns": COLUMNS, "rows": cost_rows(result.totals)},
+        "links": [
+            {"label": link.label, "target": link.target, "address": bool(ADDRESS.fullmatch(link.target))}
+            for link in report.links
+        ],
+        "run": _run(result, decision),
+    }
+
+
+def _main_run(run: MainRun) -> Json:
+    return {
+        "commit": run.commit or "",
+        "at": run.created_at,
+        "means": run.means,
+        "share": run.passed / run.cases if run.cases else None,
+        "tokens": run.tokens,
+        "seconds": run.seconds,
+        "usd": run.usd,
+        "events": [[event.kind, _prose_parts(main_event(event))] for event in run.events],
+    }
+
+
+def _run(result: RunResult, decision: Decision) -> list[list[Any]]:
+    """What was run: labels with their values."""
+    conditions = result.conditions
+    return [
+        ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
+        ["Commit", [(conditions.commit or "")[:10]]],
+        ["Compared with", [_baseline(decision)]],
+        ["Started", [result.started_at]],
+        ["Took", [fmt.duration(result.totals.seconds)]],
+        ["Attempts", [fmt.attempts(result.totals)]],
+        ["Platform", [conditions.platform]],
+        ["Made by", [f"agent-eval {conditions.tool_version}"]],
+    ]
+
+
+def _baseline(decision: Decision) -> str:
+    base = decision.baseline
+    if base is None:
+        return "nothing: there is no baseline"
+    return " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
+
+
+def _agent(agent: AgentConditions) -> str:
+    known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
+    return f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}"
+
+
+def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
+    """Label, value, and what it was on main."""
+    totals, cost = result.totals, RunCost.of_run(result) or RunCost()
+    attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
+    seconds = [made.durations.total for made in attempts if made.durations.total is not None]
+    judged = [use for use in totals.uses if use.purpose != "agent"]
+
+    def on_main(values: Iterable[float | None], shown: Callable[[float], str]) -> str:
+        known = [value for value in values if value is not None]
+        return f"main's median {shown(statistics.median(known))}" if known else ""
+
+    tiles = []
+    if cost.tokens is not None:
+        main = on_main((run.tokens for run in decision.main_runs), lambda value: fmt.count(round(value)))
+        tiles.append(["Tokens per attempt", fmt.count(round(cost.tokens)), main])
+    if totals.usd is not None:
+        main = on_main((run.usd for run in decision.main_runs), lambda value: fmt.number(value, "usd"))
+        tiles.append(["Agent and judges", fmt.number(totals.usd, "usd"), main])
+    if cost.seconds is not None:
+        main = on_main((run.seconds for run in decision.main_runs), fmt.duration)
+        middle = fmt.duration(statistics.median(seconds))
+        tiles.append(["Attempt, median · p95", f"{middle} · {fmt.duration(cost.seconds)}", main and f"p95: {main}"])
+    if judged:
+        cached = sum(use.cached for use in judged)
+        more = f"{fmt.count(cached)} more from the cache" if cached else ""
+        tiles.append(["Judge calls", fmt.count(sum(use.calls for use in judged)), more])
+    return tiles
+
+
+def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
+    """A row of the table of criteria; ``then`` and ``now`` count its pairs by tenths of the scale from 0 to 1."""
+    value = row.paired if row.paired is not None else row.current
+    return {
+        "name": row.criterion,
+        "status": row.status,
+        "unit": row.unit,
+        "minimize": row.goal == "minimize",
+        "main": fmt.number(row.baseline, row.unit),
+        "value": value,
+        "here": fmt.number(value, row.unit),
+        "change": fmt.signed(row.change, row.unit),
+        "delta": row.change,
+        "interval": row.interval,
+        "allowed": row.max_drop if row.goal == "maximize" else None,
+        "tone": "bad" if row.status == "fail" else "warn" if row.status == "error" else "",
+        "limits": fmt.limits(row),
+        "below": row.failing,
+        "errors": row.errors,
+        "pairs": row.pairs,
+        "then": _tenths(pair.baseline for pair in pairs) if row.unit == "score" else [],
+        "now": _tenths(pair.current for pair in pairs) if row.unit == "score" else [],
+    }
+
+
+def _tenths(stats: Iterable[Stat | None]) -> list[int]:
+    counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
+    return [counted[tenth] for tenth in range(10)]
+
+
+def _prose_parts(sentence: Prose) -> list[Any]:
+    """Text as text, names (shown in code type) each as a list of one."""
+    return [[str(part)] if isinstance(part, Name) else str(part) for part in sentence.cleaned(_TEXT).parts]
+
+
+# --- what only transcripts have: when calls ran, what tools returned, and media, each once ---------
+
+
+@dataclass
+class RecordedDetails:
+    """The details of attempts, asked for case by case, the worst first; ``used`` is what its media take of a page."""
+
+    recordings: Recordings | None
+    budget: int
+    used: int = 0
+    _file: BinaryIO | None = None
+    _media: dict[str, str] = field(default_factory=dict)
+    _left_out: set[str] = field(default_factory=set)
+
+    def __enter__(self) -> Self:
+        if self.recordings is not None:
+            with suppress(OSError):
+                self._file = self.recordings.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def turns(self, case: CaseKey, attempt: AttemptSummary) -> list[dict[str, Any]]:
+        """What is known of each turn beyond its excerpt."""
+        known, file = self.recordings, self._file
+        if known is None or file is None:
+            return []
+        return [self._turn(known, turn) for turn in known.turns(file, AttemptKey(*case, attempt.repeat, attempt.arm))]
+
+    def media_json(self) -> Iterator[str]:
+        """The members of the page's JSON that follow its details: media by digest, how many were left out."""
+        if not self._media and not self._left_out:
+            return
+        yield ',"media":{'
+        for at, (digest, data) in enumerate(self._media.items()):
+            yield f'{"," if at else ""}"{digest}":"{data}"'
+        yield f'}},"left_out":{len(self._left_out)}'
+
+    def _turn(self, recordings: Recordings, turn: Invocation) -> dict[str, Any]:
+        spans = [
+            [span.kind, span.name, span.start, span.seconds, span.input_tokens, span.output_tokens]
+            for span in sorted(turn.spans, key=lambda span: span.start)[:_SPANS]
+        ]
+        results = [clean(text, _RESULT, lines=True) for text in tool_results(turn)[:_CALLS]]
+        media = [self._medium(recordings, medium) for medium in islice(recordings.media(turn), _MEDIA)]
+        return {
+            "seconds": turn.duration,
+            **({"spans": spans} if spans else {}),
+            **({"results": results} if any(results) else {}),
+            **({"media": media} if media else {}),
+            **({"inner": inner} if turn.inner_events and (inner := list(islice(_inner_calls(turn), _CALLS))) else {}),
+        }
+
+    def _medium(self, recordings: Recordings, medium: Medium) -> list[Any]:
+        if medium.digest and medium.digest not in self._media:
+            fits = (medium.size or 0) * 4 // 3 <= self.budget - self.used
+            data = recordings.encoded(medium) if fits else None
+            if data is None:
+                self._left_out.add(medium.digest)
+            else:
+                self._media[medium.digest] = data
+                self.used += len(data)
+        return [medium.place, medium.mime_type, medium.name, medium.digest or medium.uri, medium.size]
+
+
+def _inner_calls(turn: Invocation) -> Iterator[tuple[int, str]]:
+    """Yield the calls of agents that were called as tools, with the number of the turn's own call they were made in."""
+    number_of: dict[str | None, int] = {call.id: number for number, call in enumerate(turn.tool_calls()) if call.id}
+    answers = {
+        part.function_response.id: part.function_response.response
+        for event in turn.inner_events
+        for part in event.parts
+        if part.function_response
+    }
+    for event in turn.inner_events:
+        for call in event.function_calls():
+            if event.within in number_of:
+                number_of[call.id] = number_of[event.within]
+                result = f" → {format_value(answers[call.id], _RESULT)}" if call.id in answers else ""
+                yield number_of[event.within], clean(f"{event.author}: {format_call(call)}{result}", 2 * _RESULT)

@@ -15,12 +15,11 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.causes import error_line, first_difference
-from agent_eval_action.reports.differences import turn_diffs
-from agent_eval_action.reports.escaping import xml
-from agent_eval_action.reports.view import CaseView, failed_attempt, objections, passing, score_of, worst_attempt
+from agent_eval_action.reports.differences import attempt_lines, error_line, first_difference, turn_diffs
+from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.view import CaseView, failed_attempt, passing, score_of, worst_attempt
 from agent_eval_action.results.decision import ChangeKind, PairChange
-from agent_eval_action.results.run_result import AttemptSummary, CriterionInfo, ScoreStatus, SetResult
+from agent_eval_action.results.run_result import CriterionInfo, SetResult
 
 LIMIT: Final = 8_000
 """Characters of one text."""
@@ -68,7 +67,7 @@ class _UniqueNames:
 
 def _part(text: str) -> str:
     """One name, never empty; a huge one ends in its digest."""
-    cleaned = xml(text, len(text) + 1) or "(empty)"
+    cleaned = clean(text, len(text) + 1) or "(empty)"
     if len(cleaned) <= _PART:
         return cleaned
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -115,13 +114,14 @@ class _Builder:
         if result is None:
             return
         seconds = sum(max(attempt.durations.total or 0.0, 0.0) for attempt in result.attempts)
+        case_name, path = _part(view.key.case), clean(owner.path, 1_000)
         for criterion in owner.criteria:
             # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
             case = TestCase(
-                names.unique(f"{_part(view.key.case)} · {_part(criterion.name)}"),
+                names.unique(f"{case_name} · {_part(criterion.name)}"),
                 classname,
                 seconds / len(owner.criteria),
-                file=xml(owner.path, 1_000),
+                file=path,
                 line=result.line if result.line and result.line > 0 else None,
             )
             self._judge(case, view, criterion)
@@ -131,6 +131,8 @@ class _Builder:
         pair = view.pair(criterion.name)
         if pair is None:
             case.add_skipped_info("not judged: this criterion's mode is off")
+        elif pair.quarantined and (pair.errors or passing(pair) is False):
+            case.add_skipped_info(_message(f"quarantined, does not block: {self._report.view.messages.pair(pair)}"))
         elif pair.blocking:
             message, output = self._failure(view, pair)
             case.add_failure_info(_message(message), self._take(output), str(pair.kind))
@@ -156,10 +158,10 @@ class _Builder:
             lines.append(f"change with 95 % confidence: {spread}")
         attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
         if attempt is not None and view.result is not None:
-            lines += _attempt_lines(attempt, pair, len(view.result.attempts))
+            lines += attempt_lines(attempt, pair, len(view.result.attempts))
             diffs = turn_diffs(view.result.expected, view.baseline_turns, attempt.turns)
             lines += ["", *(line for diff in diffs for line in diff.text())]
-        return f"{difference} ({numbers})" if xml(difference, _MESSAGE) else "", "\n".join(lines)
+        return f"{difference} ({numbers})" if clean(difference, _MESSAGE) else "", "\n".join(lines)
 
     def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
         """Message, text and kind of a pair that could not be measured."""
@@ -178,7 +180,7 @@ class _Builder:
 
     def _take(self, output: str) -> str | None:
         """The text while there is room; afterwards the message has to do."""
-        cleaned = xml(output, LIMIT, lines=True)
+        cleaned = clean(output, LIMIT, lines=True)
         size = len(cleaned.encode())
         if size > self._room:
             return None
@@ -190,7 +192,7 @@ class _Builder:
         timestamp, attributes = _timestamp(self._report.result.started_at), dict[str, str]()
         counts, total, texts, rest = Counter[str](), 0, list[str](), iter(cases)
         while (batch := list(islice(rest, _BATCH))) or not attributes:
-            suite = TestSuite(xml(name, 400), batch, timestamp=timestamp, file=path and xml(path, 1_000))
+            suite = TestSuite(clean(name, 400), batch, timestamp=timestamp, file=path and clean(path, 1_000))
             element: ET.Element = suite.build_xml_doc()
             for case in element:
                 millis = round(float(case.get("time", "0")) * 1000)
@@ -217,7 +219,7 @@ def _body(suite: ET.Element) -> str:
 
 def _message(message: str) -> str:
     """Never empty: junit-xml takes a failure that says nothing for a pass."""
-    return xml(message, _MESSAGE) or "no reason given"
+    return clean(message, _MESSAGE) or "no reason given"
 
 
 def _timestamp(started_at: str) -> str | None:
@@ -226,17 +228,3 @@ def _timestamp(started_at: str) -> str | None:
         return datetime.fromisoformat(started_at).astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     except (ValueError, OverflowError):
         return None
-
-
-def _attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> Iterator[str]:
-    score = score_of(attempt, pair.criterion)
-    if attempts > 1:
-        yield f"the worst of {attempts} repeats, number {attempt.repeat + 1}:"
-    if score is None:
-        return
-    yield score.reason
-    for turn in score.turns if len(score.turns) > 1 else ():
-        value = fmt.number(turn.score, pair.unit) if turn.status is ScoreStatus.SCORED else str(turn.status)
-        yield f"turn {turn.turn + 1}: {value}{f', {turn.reason}' if turn.reason else ''}"
-    for number, kind, what, why in objections(score):
-        yield f"turn {number}, {kind}: {what}{f' – {why}' if why else ''}"

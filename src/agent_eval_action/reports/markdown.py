@@ -9,15 +9,14 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
+from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import Link, ReportInput
-from agent_eval_action.reports.causes import Cause, error_line
-from agent_eval_action.reports.differences import turn_diffs
+from agent_eval_action.reports.differences import Cause, error_line, turn_diffs
 from agent_eval_action.reports.escaping import code, fence, name, prose, text
+from agent_eval_action.reports.formatting import Prose
 from agent_eval_action.reports.messages import run_findings
-from agent_eval_action.reports.next_steps import Step, advice, next_steps, rerun_commands
-from agent_eval_action.reports.prose import Prose
-from agent_eval_action.reports.verdict import heading, why
+from agent_eval_action.reports.verdict import Step, advice, heading, next_steps, rerun_commands, why
 from agent_eval_action.reports.view import (
     COLUMNS,
     CaseView,
@@ -35,7 +34,7 @@ from agent_eval_action.reports.view import (
     with_threshold,
 )
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Decision, PairChange, Verdict
-from agent_eval_action.results.findings import Finding
+from agent_eval_action.results.findings import Finding, FindingCode
 from agent_eval_action.results.run_result import Conditions, CriterionScore
 
 BUDGET: Final = 65_000
@@ -54,6 +53,7 @@ _ICONS: Final = {
     Group.WORSE: "🔻",
     Group.FLAKY: "🎲",
     Group.BROKEN_ON_MAIN: "🔇",
+    Group.QUARANTINED: "🚧",
     Group.NEW: "🆕",
     Group.CHANGED: "✏️",
     Group.REMOVED: "🗑️",
@@ -61,6 +61,7 @@ _ICONS: Final = {
 }
 _STATUS: Final = {"fail": "❌", "error": "⚠️", "advisory": "🔸", "pass": "✅", "not_applicable": ""}
 _SEVERITIES: Final = {"blocks": "❌ ", "inconclusive": "⚠️ ", "advisory": "🔸 ", "note": ""}
+_QUARANTINE_ICONS: Final = {FindingCode.QUARANTINED: "🚧 ", FindingCode.QUARANTINE_OVERDUE: "⏰ "}
 _FINDINGS, _NOTES, _WEAKENINGS, _COSTS = 10, 12, 15, 20
 _ROWS_OPEN, _ROWS = 4, 30
 _SECTIONS, _OPEN_SECTIONS, _ALIKE, _AGENTS = 5, 3, 20, 10
@@ -101,6 +102,7 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
         (1, f"{head}: {prose(heading(report), 300)}".removesuffix(": ")),
         (2, _why(report)),
         (3, _weakenings(report)),
+        (6, _quarantines(report)),
         (4, table),
         *((10 + number, block) for number, (_, block) in enumerate(sections)),
         (5, _what_to_do(report)),
@@ -139,15 +141,23 @@ def _weakenings(report: ReportInput) -> str:
     found = report.decision.weakenings
     if not found:
         return ""
-    lines = [f"**This change loosens its own checks** ({fmt.plural(len(found), 'way')}):", ""]
-    lines += [_finding(finding, report) for finding in found[:_WEAKENINGS]]
-    if len(found) > _WEAKENINGS:
-        lines.append(f"- … and {fmt.count(len(found) - _WEAKENINGS)} more in results.json")
-    return "\n".join(lines)
+    lead = f"**This change loosens its own checks** ({fmt.plural(len(found), 'way')}):"
+    return "\n".join([lead, "", *_items(found, report, _WEAKENINGS)])
 
 
-def _finding(finding: Finding, report: ReportInput) -> str:
-    return f"- {_SEVERITIES[finding.severity]}{prose(report.view.messages.sentence(finding))}"
+def _quarantines(report: ReportInput) -> str:
+    """Above the fold, so that nobody forgets what does not count."""
+    found = [note for note in report.decision.notes if note.code in _QUARANTINE_ICONS]
+    return "\n".join(_items(found, report, _FINDINGS))
+
+
+def _items(found: Sequence[Finding], report: ReportInput, most: int, noun: str = "") -> Iterator[str]:
+    """A line for each of at most so many findings, and one that says how many more there are."""
+    for finding in found[:most]:
+        icon = _QUARANTINE_ICONS.get(finding.code, _SEVERITIES[finding.severity])
+        yield f"- {icon}{prose(report.view.messages.sentence(finding))}"
+    if (more := len(found) - most) > 0:
+        yield f"- … and {fmt.plural(more, noun) if noun else f'{fmt.count(more)} more'} in results.json"
 
 
 # --- tables ----------------------------------------------------------------------------------------
@@ -195,11 +205,8 @@ def _agents_table(report: ReportInput) -> str:
             good += cases
             continue
         group = worst[2]
-        names = [code(case.key.case, 60) for case in cases if case.group is group and case.needs_attention]
-        more = f" and {len(names) - _ROWS_OPEN} more" if len(names) > _ROWS_OPEN else ""
-        what = (
-            f"{len(names):,} of {fmt.plural(len(cases), 'case')} {_PLAIN[group]}: {', '.join(names[:_ROWS_OPEN])}{more}"
-        )
+        worse = [case for case in cases if case.group is group and case.needs_attention]
+        what = f"{len(worse):,} of {fmt.plural(len(cases), 'case')} {_PLAIN[group]}: {_names(worse, _ROWS_OPEN)}"
         bad.append((group, agent, f"| {_ICONS[group]} | **{text(agent, 80)}** | {what} |"))
     lines = [line for _, _, line in sorted(bad)[:_AGENTS]]
     if len(bad) > _AGENTS:
@@ -301,9 +308,8 @@ def _title(cause: Cause, *, several: bool) -> str:
     return f"{icon}<b>{code(view.key.case)}</b>{where} {numbers}{tested}{label}"
 
 
-def _names(cases: Sequence[CaseView]) -> str:
-    more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
-    return ", ".join(code(view.key.case, 60) for view in cases[:_NAMED]) + more
+def _names(cases: Sequence[CaseView], most: int = _NAMED) -> str:
+    return shortlist(cases, most, lambda view: code(view.key.case, 60))
 
 
 def _case_rows(rows: Sequence[tuple[CaseView, Prose]]) -> Iterator[str]:
@@ -422,10 +428,8 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
     lead = "Scores · " if whole_table and view.criteria else ""
     above = () if whole_table else _changed(view.criteria)
     rows = [row for row in view.criteria if row not in above]
-    notes = [_finding(finding, report) for finding in run_findings(decision)[:_FINDINGS]]
-    notes += [f"- {prose(view.messages.sentence(note))}" for note in decision.notes[:_NOTES]]
-    if len(decision.notes) > _NOTES:
-        notes.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
+    rest = [note for note in decision.notes if note.code not in _QUARANTINE_ICONS]
+    notes = [*_items(run_findings(decision)[:_FINDINGS], report, _FINDINGS), *_items(rest, report, _NOTES, "more note")]
     parts = [
         _criteria_table(rows[:_ROWS]) if view.criteria else "No criterion was measured.",
         "\n".join(_classes(report)),
@@ -445,9 +449,8 @@ def _classes(report: ReportInput) -> Iterator[str]:
     for group, icon in _ICONS.items():
         cases = [view for view in report.view.in_groups(group) if not view.needs_attention]
         if cases:
-            shown = [f"{_case(view)}{_numbers(view)}" for view in cases[:_NAMED]]
-            more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
-            yield f"- {icon} {len(cases):,} {group.label}: {', '.join(shown)}{more}"
+            shown = shortlist(cases, _NAMED, lambda view: f"{_case(view)}{_numbers(view)}")
+            yield f"- {icon} {len(cases):,} {group.label}: {shown}"
 
 
 def _numbers(view: CaseView) -> str:

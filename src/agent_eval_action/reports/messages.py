@@ -10,8 +10,20 @@ from typing import Any, Final
 
 from agent_eval_action.baseline import STORES
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.reports.formatting import number, numbers, plural
-from agent_eval_action.reports.prose import Name, Prose, compose, joined, listed, names, pairs, verb
+from agent_eval_action.reports.change_messages import CHANGE_WRITERS, LONG_NAME, criterion_source
+from agent_eval_action.reports.formatting import (
+    Name,
+    Prose,
+    compose,
+    joined,
+    listed,
+    names,
+    number,
+    numbers,
+    pairs,
+    plural,
+    verb,
+)
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.decision import Decision, MainEvent, PairChange, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, Reason, Subject
@@ -22,7 +34,7 @@ BEGIN: Final[Mapping[StoreKind, Prose]] = {kind: Prose.marked(store.begin) for k
 """How a baseline comes to be, by what keeps it."""
 
 _CASES_IN_HEADLINE: Final = 3
-_CASE, _CRITERION, _LONG_NAME = 100, 60, 120
+_CASE, _CRITERION = 100, 60
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,7 @@ class Fields:
         if form == "number":
             return number(value)
         if form == "code":
-            return Name.shortened(value, _LONG_NAME)
+            return Name.shortened(value, LONG_NAME)
         return format(value, form) if form.startswith(".") or not form else plural(value, form)
 
 
@@ -287,7 +299,7 @@ def _credentials_missing(f: Fields) -> Prose:
 
 def _nothing_measured(f: Fields) -> Prose:
     if not f["criteria"]:
-        return Prose.join("nothing was measured: no case ran")
+        return Prose.join("nothing that counts was measured")
     return f.fill("nothing was measured: no case has a score on {names}", names=names(f["criteria"], limit=_CRITERION))
 
 
@@ -309,7 +321,7 @@ def _shard(f: Fields) -> Prose:
     """What is wrong with a shard or a file, and what it leaves unmeasured."""
     wave = f" of wave {f['wave']}" if f["wave"] > 1 else ""
     which = f"shard {f['number']} of {f['count']}{wave}" if f["number"] else "a shard"
-    source, detail = Name.shortened(f["source"], _LONG_NAME), f["detail"]
+    source, detail = Name.shortened(f["source"], LONG_NAME), f["detail"]
     template = _SHARDS[f["kind"]]
     if f["cases"]:
         template += ": {cases:case} {are} not measured ({case_names})"
@@ -403,6 +415,25 @@ def _cases_not_compared(f: Fields) -> Prose:
     return f.fill("{why}: {criteria} {falls} in {cases:case}: {named}", criteria=criteria, falls=falls)
 
 
+_QUARANTINE_STATES: Final = {
+    "failing": "it fails here, which does not count",
+    "unmeasured": "it could not be measured here, which does not count",
+    "passing": "it passes here",
+}
+
+
+def _quarantine(template: str) -> Callable[[Fields], Prose]:
+    def write(f: Fields) -> Prose:
+        parts = [Name.shortened(name, LONG_NAME) for name in (f["case"], f["criterion"]) if name]
+        what: dict[str, Prose | str] = {
+            "pair": joined(parts, " › "),
+            "state": _QUARANTINE_STATES.get(f.get("state", ""), ""),
+        }
+        return f.fill(template, **what)
+
+    return write
+
+
 def _threshold_moved(f: Fields) -> Prose:
     then, now = ("none" if value is None else number(value) for value in (f["old"], f["new"]))
     return f.fill(f"{{name}}: threshold {then} → {now} since the baseline, {{cases:case}}")
@@ -415,7 +446,7 @@ def _model_changed(f: Fields) -> Prose:
 
 def main_event(event: MainEvent) -> Prose:
     """What changed on main with a run, in a few words."""
-    name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, _LONG_NAME)
+    name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, LONG_NAME)
     if event.kind == "cases":
         return compose(f"{plural(event.cases, 'case')} redefined: {{cases}}", cases=case_names)
     lead = {"model": "model of {name}", "adk": "google-adk of {name}", "accepted": "accepted {name}"}
@@ -423,139 +454,14 @@ def main_event(event: MainEvent) -> Prose:
     return compose(lead.get(event.kind, "{name}") + "{text}", name=name, text=text)
 
 
-# --- what a change does to the gate itself ---------------------------------------------------------
-
-
-def _set_removed(f: Fields) -> Prose:
-    many = "its case is" if f["cases"] == 1 else f"its {plural(f['cases'], 'case')} are"
-    return f.fill("{path:code} is no longer run: {many} not measured ({case_names})", many=many)
-
-
-def _edited_case(what: str) -> Callable[[Fields], Prose]:
-    def write(f: Fields) -> Prose:
-        more = f"; and {f['more']:,} more edits" if f.get("more") else ""
-        edits = joined([_edit(edit) for edit in f["edits"]], "; ")
-        return f.fill(f"case {{case}} in {{path:code}} {what}: {{edits}}{more}", edits=edits)
-
-    return write
-
-
-_EDITS: Final = {
-    "definition": "its definition changed",
-    "turns": "turns {old} → {new}",
-    "session": "how its session begins, or its scenario, changed",
-    "question": "{where} says something else to the agent",
-    "call_replaced": "{where} expects {new} instead of {old}",
-    "calls_removed": "{where} no longer expects {items}",
-    "calls_added": "{where} expects {items} as well",
-    "calls_reordered": "{where} expects its calls in another order",
-    "answer_removed": "{where} has no reference answer any more",
-    "answer_shortened": "the reference answer of {where} was cut from {words} to {new}",
-    "answer_changed": "the reference answer of {where} changed",
-    "rubrics_removed": "{where} lost {rubrics} ({items})",
-}
-
-
-def _edit(data: Data) -> Prose:
-    """One edit of a case's expectations."""
-    kind, old, new = data["edit"], data.get("old"), data.get("new")
-    return compose(
-        _EDITS[kind],
-        where=f"turn {data['turn']}" if data.get("turn") else "it",
-        items=names(data.get("items", ()), data.get("count")),
-        old=Name.shortened(old, 80) if isinstance(old, str) else str(old),
-        new=Name.shortened(new, 80) if isinstance(new, str) else str(new),
-        words=plural(data["old"], "word") if kind == "answer_shortened" else "",
-        rubrics=plural(data["count"], "rubric") if kind == "rubrics_removed" else "",
-    )
-
-
-def _source(f: Fields) -> str:
-    """Where a criterion is configured."""
-    where = "by ADK's defaults" if f["source"] == "default" else f["source"]
-    return f" ({where})" if where else ""
-
-
-def _criterion_loosened(f: Fields) -> Prose:
-    option, old, new = f["option"], f["old"], f["new"]
-    if f.get("removed"):
-        entries = plural(f["count"], option.removesuffix("s"))
-        what: Prose | str = joined([f"{entries} removed (", names(f["removed"], f["count"]), ")"], "")
-    elif option == "threshold" and new is not None:
-        then, now = numbers(old, new)
-        what = f"threshold {'lowered' if new < old else 'raised'} {then} → {now}"
-    else:
-        what = f"{option} {_option_value(old)} → {'none' if option == 'threshold' else _option_value(new)}"
-    return f.fill("{name}{source}: {what}{merge}", what=what)
-
-
-def _option_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "not set" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _rule(f: Fields) -> Prose:
-    criteria = joined([" for ", names(f["criteria"], f["total"])], "") if f.get("criteria") else ""
-    eval_set = joined([" for the eval set ", Name.shortened(f["eval_set"], 80)], "") if f.get("eval_set") else ""
-    return f.fill("{rule} {old} → {new}{criteria}{eval_set} ({file}){merge}", criteria=criteria, eval_set=eval_set)
-
-
-def _stored_scores(words: str) -> Callable[[Fields], Prose]:
-    def change(one: Data) -> str:
-        if one.get("old") is None:
-            return ""
-        old, new = numbers(one["old"], one["new"]) if isinstance(one["old"], float) else (one["old"], one["new"])
-        return f" {old} → {new}"
-
-    def write(f: Fields) -> Prose:
-        template = f"the stored baseline {words} {{scores:score}}: {{pairs}}"
-        return f.fill(template, pairs=pairs(f["named"], f["scores"], change))
-
-    return write
-
-
-def _acceptance_added(f: Fields) -> Prose:
-    parts = [Name.shortened(name, _LONG_NAME) for name in (f.subject.case, f.subject.criterion) if name]
-    why = f": {f['text']}" if f["text"] else " without a reason"
-    ignored = "; gate.accept: ignore, so main's scores of it still count" if f["ignored"] else ""
-    return joined(["accept.yaml accepts a change of ", joined(parts, " › "), why, ignored], "")
-
-
-_AGENT_FIELDS: Final = {
-    "path": "folder",
-    "url": "address",
-    "headers": "header",
-    "python": "interpreter",
-    "env": "variable",
-    "install_env": "variable of its installation",
-}
-
-
-def _agent_changed(f: Fields) -> Prose:
-    old, new = (_agent_value(f[side]) for side in ("old", "new"))
-    if f["field"] == "name":
-        return f.fill("the agent {name}: its name was {old}", old=old)
-    variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.get("variable") else ""
-    what = joined([_AGENT_FIELDS.get(f["field"], f["field"]), variable], "")
-    return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
-
-
-def _agent_value(value: Data) -> Prose | str:
-    """``state`` says what a value is where it is no text: not set, or the job's own."""
-    if value.get("state"):
-        return {"unset": "not set", "job": "the job's own"}[value["state"]]
-    return Name.shortened(value["text"], 80) if value["text"] else "none"
-
-
 # --- the sentence of each code ---------------------------------------------------------------------
 
 _PARTS: Final[Mapping[str, Callable[[Fields], Prose | str]]] = {
     "name": lambda f: f.name,
     "agent": lambda f: f.name.plain,
-    "case": lambda f: Name.shortened(f.subject.case or "", _LONG_NAME),
+    "case": lambda f: Name.shortened(f.subject.case or "", LONG_NAME),
     "named": lambda f: f.messages.cases(f.data),
-    "case_names": lambda f: names([one["case"] for one in f["named"]], f["cases"], _LONG_NAME),
+    "case_names": lambda f: names([one["case"] for one in f["named"]], f["cases"], LONG_NAME),
     "names": lambda f: names(f["criteria"], f["total"], _CRITERION),
     "pairs": lambda f: pairs(f["named"], f["pairs"]),
     "side": lambda f: "above" if f["goal"] == "minimize" else "below",
@@ -573,7 +479,7 @@ _PARTS: Final[Mapping[str, Callable[[Fields], Prose | str]]] = {
     "base_commit": lambda f: f"the base commit {f['base']}" if f.get("base") else "the base commit",
     "measured": lambda f: f"{plural(f['cases'], 'case')} on {plural(f['criteria'], 'criterion', 'criteria')}",
     "advisories": lambda f: f"; {plural(f['advisories'], 'advisory finding')}" if f["advisories"] else "",
-    "source": _source,
+    "source": criterion_source,
     "there_below": lambda f: f", {f['below']} of them below its threshold there" if f["below"] else "",
     "were": lambda f: verb(f["cases"], "was", "were"),
 }
@@ -665,6 +571,10 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     FindingCode.CASES_NOT_COMPARED: _cases_not_compared,
     FindingCode.SHARD_SET_ASIDE: _shard,
     FindingCode.CASES_NOT_RUN: "{cases:case} of the baseline {were} not run: the run was narrowed to {selection}",
+    FindingCode.QUARANTINED: _quarantine("quarantined until {until} (owner {owner}): {pair}: {text}; {state}"),
+    FindingCode.QUARANTINE_OVERDUE: _quarantine(
+        "the quarantine of {pair} ran out on {until} (owner {owner}), so it counts again: {text}"
+    ),
     FindingCode.CHANGE_ACCEPTED: (
         "{why}, so main's scores of it do not count, and its history starts anew at the merge: {pairs}"
     ),
@@ -673,27 +583,7 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     FindingCode.MODEL_CHANGED: _model_changed,
     FindingCode.ADK_CHANGED: "agent {agent}: google-adk {old} → {new}",
     FindingCode.PACKAGES_CHANGED: "agent {agent}: its installed packages are not those of the baseline",
-    FindingCode.SET_REMOVED: _set_removed,
-    FindingCode.CASE_REMOVED: "case {case} was removed from {path:code}",
-    FindingCode.CASES_REMOVED: "{cases:case} were removed from {path:code}: {case_names}",
-    FindingCode.CASE_LOOSENED: _edited_case("expects less"),
-    FindingCode.CASE_EDITED: _edited_case("was edited, so main's scores of it no longer count"),
-    FindingCode.CASES_EDITED: "{cases:more case} in {path:code} changed likewise: {case_names}",
-    FindingCode.CRITERION_REMOVED: "{name} is no longer scored in {path:code}{source}{merge}",
-    FindingCode.CRITERION_LOOSENED: _criterion_loosened,
-    FindingCode.RULE_LOOSENED: _rule,
-    FindingCode.RULE_CHANGED: _rule,
-    FindingCode.BASELINE_REMOVED: (
-        "the stored baseline was removed, or cannot be read any more: {scores:score} of main are lost"
-    ),
-    FindingCode.BASELINE_SCORES_REMOVED: _stored_scores("loses"),
-    FindingCode.BASELINE_SCORES_LOWERED: _stored_scores("is loosened for"),
-    FindingCode.BASELINE_SCORES_THINNED: _stored_scores("rests on fewer attempts for"),
-    FindingCode.ACCEPTANCE_ADDED: _acceptance_added,
-    FindingCode.AGENT_CHANGED: _agent_changed,
-    FindingCode.METRIC_CHANGED: lambda f: f.fill(
-        "the metric function {function:code} ({file}) was {verb}{merge}", verb="removed" if f["removed"] else "edited"
-    ),
+    **CHANGE_WRITERS,
     FindingCode.DETAIL_WITHHELD: lambda f: joined([f.name, ": " if f.name else "", "results.json says how"], ""),
     FindingCode.TEXT: "{text}",
 }

@@ -1,17 +1,22 @@
-"""What a report says first: the verdict in a heading, and why."""
+"""What a report says of the verdict: a heading, why, and what a person does next. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.causes import Cause
-from agent_eval_action.reports.prose import Name, Prose, joined, names, verb
-from agent_eval_action.reports.view import CaseView, Group, passes, run_counts, with_threshold
-from agent_eval_action.results.decision import Verdict
+from agent_eval_action.reports.differences import Cause
+from agent_eval_action.reports.formatting import Name, Prose, clean, compose, joined, names, verb
+from agent_eval_action.reports.view import CaseView, Group, failed_attempt, passes, run_counts, with_threshold
+from agent_eval_action.results.decision import Decision, PairChange, Verdict
 from agent_eval_action.results.findings import FindingCode
+from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult, SetResult
 
 _CAUSES: Final = 3
 _OF_CASES: Final = frozenset(
@@ -39,13 +44,13 @@ def heading(report: ReportInput) -> Prose:
 
 def _counted(cases: list[CaseView], noun: str) -> Iterator[str]:
     """How many cases or agents became what. Of an agent the worst case counts; an advisory threshold does not."""
-    order = [*_COUNTED, Group.UNCHANGED]
+    order = {group: rank for rank, group in enumerate((*_COUNTED, Group.UNCHANGED))}
     worst: dict[object, Group] = {}
     for view in cases:
         advisory = view.group is Group.BELOW_THRESHOLD and not view.blocks
         group = view.group if view.group in _COUNTED and not advisory else Group.UNCHANGED
         key = view.key.agent if noun == "agent" else view.key
-        worst[key] = min(group, worst.get(key, group), key=order.index)
+        worst[key] = min(group, worst.get(key, group), key=order.__getitem__)
     groups = list(worst.values())
     whole = f" of {fmt.plural(len(groups), noun)}"
     for group, words in _COUNTED.items():
@@ -112,9 +117,192 @@ def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
 
 def _passing(report: ReportInput) -> Iterator[Prose]:
     held = with_threshold(report.view.run)
-    as_on_main = ", as on main" if report.decision.baseline is not None else ""
     if held:
-        yield Prose.join(f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')} pass{as_on_main}")
+        compared = any(pair.baseline is not None for view in held for pair in view.pairs)
+        verb, as_on_main = "pass" if len(held) > 1 else "passes", ", as on main" if compared else ""
+        yield Prose.join(f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')} {verb}{as_on_main}")
     better = [view.key.case for view in report.view.in_groups(Group.BETTER)]
     if better:
         yield joined([names(better[:3], len(better)), " got better"], "")
+
+
+# --- what a person does next: run again, accept an intended change, edit a threshold, begin a baseline
+
+REASON: Final = '--reason "why this is intended"'
+ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
+_UNTIL: Final = " (a pull request is judged by main's thresholds: a lower one counts after the merge)"
+_LINE: Final = 360
+"""No report shows a longer line of a code block whole."""
+_COMMANDS: Final = 12
+_PLACES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A sentence, the places it is about, and the commands to type; each command is one line.
+
+    ``accepts``: its commands accept everything that got worse.
+    """
+
+    text: Prose
+    places: tuple[Prose, ...] = ()
+    commands: tuple[str, ...] = ()
+    accepts: bool = False
+
+
+def rerun_commands(report: ReportInput) -> tuple[str, ...]:
+    """The command that runs just the cases that need attention; () where there are none or too many to be typed."""
+    chosen: dict[str, list[str]] = {}
+    for view in report.view.worst_first:
+        if not view.needs_attention or view.owner is None:
+            continue
+        if not (selected := select_case(view)):
+            return ()
+        chosen.setdefault(selected[0], []).append(selected[1])
+    words = [shlex.quote(f"{path}:{','.join(cases)}") for path, cases in chosen.items()]
+    command = " ".join(["agent-eval run", *words])
+    return (command,) if words and len(command) <= _LINE else ()
+
+
+def select_case(view: CaseView) -> tuple[str, ...]:
+    """Path and case as an EVALSET argument names them, before and behind its colon; () where nobody can type them."""
+    path, case = view.owner.path if view.owner is not None else "", view.key.case
+    if any(clean(word) != word or not word for word in (path, case)):
+        return ()
+    return path, quoted_case(case)
+
+
+def quoted_case(case: str) -> str:
+    """A case id as it stands behind the colon of an EVALSET argument: in quotes where it needs them."""
+    plain = "," not in case and case == case.strip() and case[:1] not in ("", '"', "'")
+    return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_ADVICE: Final[dict[ErrorKind, str]] = {
+    ErrorKind.RATE_LIMITED: "run the job again; if it happens often, lower {concurrency} or raise {max_time}",
+    ErrorKind.UNAVAILABLE: "run the job again when the model's service answers",
+    ErrorKind.TIMEOUT: "run the job again; if it happens often, make the agent faster or raise {timeout_s}",
+    ErrorKind.BLOCKED: "make the agent's tools asynchronous, or raise {timeout_s}",
+    ErrorKind.STOPPED: "run the job again with more {max_time}",
+    ErrorKind.CREDENTIALS: "give the job the credentials that are missing",
+}
+_OPTIONS: Final = {name: Name(name) for name in ("concurrency", "max_time", "max_extra_runs", "agent.timeout_s")}
+
+
+def advice(report: ReportInput) -> Prose:
+    """What helps a run that could not tell; empty for any other."""
+    view = report.view
+    if report.decision.outcome is not Verdict.INCONCLUSIVE:
+        return Prose()
+    if report.result.merge and any(problem.undecided for problem in report.result.merge.problems):
+        return Prose.join("Run the jobs of these shards again, then the merge.")
+    for case in view.in_groups(Group.NOT_MEASURED):
+        attempt = failed_attempt(case.result) if case.result is not None else None
+        kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
+        text = _ADVICE.get(kind, "read the errors and the step's log, then run the job again")
+        return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence
+    if view.in_groups(Group.NEEDS_RUNS):
+        return compose("run the job again, or raise {option}", option=_OPTIONS["max_extra_runs"]).sentence
+    return Prose.join("Fix the problem above, then run the job again.")
+
+
+def next_steps(result: RunResult) -> tuple[Step, ...]:
+    """How to go on after a run; () where nothing is to be done, or no command does it."""
+    decision = result.decision
+    if decision is None:
+        return ()
+    update = " ".join(["agent-eval baseline update", *map(shlex.quote, result.conditions.arguments)])
+    if decision.outcome is Verdict.COLLECTING:
+        return (Step(Prose.join("Begin a baseline:"), commands=(update,)),) if decision.store == "file" else ()
+    steps = [*_accepting(decision, update), *_thresholds(result, decision)]
+    if not steps and decision.outcome is Verdict.PASS and decision.store == "file":
+        steps.append(Step(Prose.join("Store what this run scored as the new baseline:"), commands=(update,)))
+    return tuple(steps)
+
+
+def _accepting(decision: Decision, update: str) -> Iterator[Step]:
+    worse = worse_pairs(decision)
+    if not worse:
+        return
+    if decision.accept == "ignore":
+        text = "What got worse cannot be accepted: the rules say {rule}."
+        yield Step(compose(text, rule=Name("gate.accept: ignore")))
+        return
+    commands = _accept_commands(worse)
+    more = Prose()
+    if not commands:
+        commands = (f"agent-eval accept --worse --from results.json {REASON}",)
+        more = compose(" ({file} is the one that this run wrote)", file=Name("results.json"))
+    if decision.store == "file":
+        commands = (*commands, update)
+    text = "If the change is intended, accept everything that got worse{more} and commit {file}{baseline}:"
+    baseline = " and the baseline" if decision.store == "file" else ""
+    file = Name(".agent-eval/accept.yaml")
+    yield Step(compose(text, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
+    if decision.on_weakened == "fail":
+        text = (
+            "The rules say {rule}, so an accepted change blocks too: someone who may bypass this check has to merge it."
+        )
+        yield Step(compose(text, rule=Name("on_weakened: fail")))
+
+
+def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
+    """Commands that name every pair; () where names cannot be typed or there are too many to be read."""
+    cases = {(pair.agent, pair.eval_set, pair.case) for pair in worse}
+    times = Counter(case for _, _, case in cases)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for pair in worse:
+        where = ("--agent", pair.agent, "--eval-set", pair.eval_set) if times[pair.case] > 1 else ()
+        if any(clean(name) != name for name in (pair.agent, pair.eval_set, pair.case, pair.criterion)):
+            return ()
+        groups.setdefault((*where, "--criterion", pair.criterion), []).append(pair.case)
+    commands = []
+    for options, named in groups.items():
+        dashes = ["--"] if any(case.startswith("-") for case in named) else []
+        commands.append(f"agent-eval accept {shlex.join(options)} {REASON} {shlex.join([*dashes, *named])}")
+    return tuple(commands) if len(commands) <= _COMMANDS and max(map(len, commands)) <= _LINE else ()
+
+
+def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
+    """Where a threshold alone blocks, what to edit, by file and line."""
+    owners = {(one.agent, one.eval_set): one for one in result.sets}
+    missed = [pair for pair in decision.pairs if pair.misses_threshold and (pair.agent, pair.eval_set) in owners]
+    if missed:
+        cases = len({(pair.agent, pair.eval_set, pair.case) for pair in missed})
+        blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
+        # each place is looked for among all cases, so only for the pairs that are shown
+        places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
+        if len(missed) > _PLACES:
+            places.append(Prose.join(f"and {len(missed) - _PLACES:,} more, in results.json"))
+        text = (
+            f"{blocked} blocked by a threshold, which accepting does not change; "
+            f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:"
+        )
+        yield Step(Prose.join(text), tuple(places))
+    for row in decision.criteria:
+        if row.misses_suite_threshold:
+            text = (
+                "The mean of {criterion} misses its threshold, which accepting does not change; "
+                "make the agent meet it, or edit the threshold{until}:"
+            )
+            infos = [info for one in result.sets for info in one.criteria if info.name == row.criterion]
+            sentence = compose(text, criterion=Name(row.criterion), until=_UNTIL)
+            yield Step(sentence, tuple(dict.fromkeys(map(_threshold, infos))))
+
+
+def _place(pair: PairChange, owner: SetResult) -> Prose:
+    case = next((one for one in owner.cases if one.case == pair.case), None)
+    where = fmt.place(owner.path, case.line if case is not None else None)
+    info = next((one for one in owner.criteria if one.name == pair.criterion), None)
+    return joined(["case ", Name(pair.case), f" at {where}, ", _threshold(info)], "")
+
+
+def _threshold(info: CriterionInfo | None) -> Prose:
+    if info is None:
+        return Prose.join("its threshold")
+    where = f" at {fmt.place(info.source, info.line)}"
+    if info.source == "recording":
+        where = ", of every recording"
+    if info.source == "default":
+        where = ", ADK's default (a test_config.json beside the eval file sets another)"
+    return joined([f"threshold {fmt.number(info.threshold, info.unit)} of ", Name(info.name), where], "")

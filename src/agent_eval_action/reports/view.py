@@ -6,6 +6,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Final
 
@@ -36,6 +37,7 @@ from agent_eval_action.results.run_result import (
 
 _BELOW: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
 _FELL: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
+_UNREMARKABLE: Final = frozenset({ChangeKind.SAME, ChangeKind.PASSING})
 
 
 class Group(enum.IntEnum):
@@ -48,11 +50,12 @@ class Group(enum.IntEnum):
     WORSE = 4  # beyond chance, and does not block
     FLAKY = 5
     BROKEN_ON_MAIN = 6
-    NEW = 7
-    CHANGED = 8
-    REMOVED = 9
-    BETTER = 10
-    UNCHANGED = 11
+    QUARANTINED = 7
+    NEW = 8
+    CHANGED = 9
+    REMOVED = 10
+    BETTER = 11
+    UNCHANGED = 12
 
     @property
     def label(self) -> str:
@@ -136,7 +139,7 @@ class CriterionRow:
     cases: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReportView:
     """What several reports show of one result. ``cases``: those of the run in its order, then the removed ones."""
 
@@ -153,7 +156,7 @@ class ReportView:
         agents = len({owner.agent for owner in result.sets})
         return cls(cases, tuple(rows), Messages.for_decision(decision), agents)
 
-    @property
+    @cached_property
     def worst_first(self) -> list[CaseView]:
         return sorted(self.cases, key=lambda case: case.urgency)
 
@@ -197,7 +200,16 @@ _WITHOUT_REASON: Final = frozenset({Group.REMOVED, Group.UNCHANGED})
 
 
 def _group(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
+    """The class of a case by the pairs that count; *quarantined* where these have nothing to say."""
+    counting = [pair for pair in pairs if not pair.quarantined]
+    group = _group_of(counting, undecided)
+    return Group.QUARANTINED if len(counting) < len(pairs) and group > Group.QUARANTINED else group
+
+
+def _group_of(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
     kinds = {pair.kind for pair in pairs}
+    if not undecided and kinds <= _UNREMARKABLE and not any(pair.blocking or pair.errors for pair in pairs):
+        return Group.UNCHANGED
     below = bool(kinds & _BELOW) or any(p.kind is ChangeKind.NEW and passing(p) is False for p in pairs)
     # a criterion new for a case that was there makes no new case
     new = ChangeKind.NEW in kinds and kinds <= {ChangeKind.NEW, ChangeKind.NOT_APPLICABLE}
@@ -305,8 +317,9 @@ def passing(pair: PairChange) -> bool | None:
 
 
 def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
-    """Cases of this run that have something to meet: the pass rate is of these."""
-    return [v for v in cases if v.result is not None and any(pair.threshold is not None for pair in v.pairs)]
+    """Cases of this run that have something to meet: the pass rate is of these, and of none that is set aside."""
+    here = (v for v in cases if v.result is not None and v.group is not Group.QUARANTINED)
+    return [v for v in here if any(pair.threshold is not None for pair in v.pairs)]
 
 
 def passes(view: CaseView) -> bool:
@@ -409,7 +422,8 @@ def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
         for rubric in turn.rubrics:
             if rubric.score is None or rubric.score < 1:
                 weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
-                votes = f"{_votes_text(rubric.votes) or 'no vote'}{weight}"
+                graded = "no vote" if rubric.score is None else f"graded {rubric.score:.2f}"
+                votes = f"{_votes_text(rubric.votes) or graded}{weight}"
                 yield turn.turn + 1, "rubric", rubric.rubric_id, f"{votes}. {rubric.rationale}".rstrip(". ")
         for sentence in turn.sentences:
             if sentence.label not in {"supported", "not_applicable"}:

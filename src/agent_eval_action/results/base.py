@@ -5,6 +5,8 @@ Defaults that are models themselves are constructed, not validated, for that wou
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self
 
@@ -12,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 _FIELD_SETS: Final[dict[frozenset[str], set[str]]] = {}
+_set_given: Final = vars(BaseModel)["__pydantic_fields_set__"].__set__  # one is set for each value that is made
 
 
 class Frozen(BaseModel):
@@ -26,12 +29,23 @@ class Frozen(BaseModel):
         is a third of the memory. Nothing changes these sets, for the models are frozen.
         """
         given = self.__pydantic_fields_set__
-        object.__setattr__(self, "__pydantic_fields_set__", _FIELD_SETS.setdefault(frozenset(given), given))
+        _set_given(self, _FIELD_SETS.setdefault(frozenset(given), given))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy, with a shared set of field names again: pydantic's copy has one of its own."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.model_post_init(None)
+        """As pydantic's, in a third of the time where there are no unknown and no private fields."""
+        if deep or self.model_config.get("extra") == "allow" or self.__pydantic_private__ is not None:
+            copied = super().model_copy(update=update, deep=deep)
+            copied.model_post_init(None)
+            return copied
+        copied = self.__class__.__new__(self.__class__)
+        given = self.__pydantic_fields_set__
+        if update and not update.keys() <= given:
+            given = given | update.keys()
+            given = _FIELD_SETS.setdefault(frozenset(given), given)
+        object.__setattr__(copied, "__dict__", {**self.__dict__, **(update or {})})
+        object.__setattr__(copied, "__pydantic_extra__", None)
+        object.__setattr__(copied, "__pydantic_private__", None)
+        _set_given(copied, given)
         return copied
 
 
@@ -45,6 +59,26 @@ class AdkModel(Frozen):
         validate_by_alias=True,
         serialize_by_alias=False,
     )
+
+    def wire(self) -> dict[str, Any]:
+        """The value as JSON, without what is absent."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class LenientModel(AdkModel):
+    """What another tool wrote and may add to: unknown fields are left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def text_digest(text: str) -> str:
+    """16 hex digits (64 bits) of a text: enough to tell two definitions apart."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def json_digest(value: Any) -> str:
+    """The same of a value as JSON. The order of keys does not count."""
+    return text_digest(json.dumps(value, sort_keys=True, default=str))
 
 
 StoreKind = Literal["file", "branch", "rerun"]

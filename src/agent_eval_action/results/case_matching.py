@@ -27,16 +27,15 @@ class CaseIdentity(NamedTuple):
 
 def recorded_identity(case: CaseRecord) -> CaseIdentity:
     """A case as a baseline or a record of main has it."""
-    return CaseIdentity(case.key, case.digest, frozenset(one.digest for one in case.criteria.values()))
+    return CaseIdentity(case.key, case.digest, frozenset(record.digest for record in case.criteria.values()))
 
 
 def measured_identities(result: RunResult) -> Iterator[CaseIdentity]:
     """The cases of a run, by the names and digests that a baseline would keep."""
     for measured_set in result.sets:
         criteria = frozenset(kept_digest(info.digest) for info in measured_set.criteria)
-        for case in measured_set.cases:
-            key = kept_key(CaseKey(measured_set.agent, measured_set.eval_set, case.case))
-            yield CaseIdentity(key, kept_digest(case.digest), criteria)
+        for key, case in measured_set.keyed_cases():
+            yield CaseIdentity(kept_key(key), kept_digest(case.digest), criteria)
 
 
 @dataclass(frozen=True, slots=True)

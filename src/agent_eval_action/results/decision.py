@@ -75,7 +75,8 @@ class PairChange(Frozen):
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
     it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
     main beyond chance, whatever the policy makes of it. ``misses_threshold``: it blocks by its threshold
-    alone, also if it is no worse than main. ``accepted``: accept.yaml has an entry for its change.
+    alone, also if it is no worse than main. ``accepted``: accept.yaml has an entry for its change. ``quarantined``:
+    accept.yaml sets it aside, so that it decides nothing.
     """
 
     agent: str
@@ -97,6 +98,7 @@ class PairChange(Frozen):
     confirmed: bool = False
     misses_threshold: bool = False
     accepted: bool = False
+    quarantined: bool = False
     reason: Reason | None = None
 
     @property

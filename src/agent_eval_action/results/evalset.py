@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,12 +12,22 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, SerializeAsAny, Tag
 
 from agent_eval_action.diagnostics.suggestions import did_you_mean
-from agent_eval_action.results.base import AdkModel, Frozen
+from agent_eval_action.results.base import AdkModel, Frozen, LenientModel
 
 BUILT_IN_PERSONAS = ("EXPERT", "NOVICE", "EVALUATOR")
 
 EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
 """Ends of the names by which eval files are found in a folder; a file that is named may have any JSON or YAML name."""
+
+FIXTURES: Final = "tests"
+"""The folder in an agent's in which `adk test` looks for recorded sessions."""
+CONFORMANCE_SPEC: Final = "spec.yaml"
+"""The file that makes a folder a test of `adk conformance`."""
+
+
+def is_replayed(path: Path) -> bool:
+    """Whether an eval file of this place and name is a recording whose models' answers are replayed."""
+    return path.name == CONFORMANCE_SPEC or (path.parent.name == FIXTURES and not path.name.endswith(EVAL_SUFFIXES))
 
 
 class ColumnMapping(Frozen):
@@ -37,8 +47,7 @@ class ColumnMapping(Frozen):
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that have a role, other than to be metadata."""
-        names = (self.id, self.prompt, self.reference, self.expected_tools, self.history, self.state)
-        return tuple(name for name in names if name is not None)
+        return tuple(name for role, name in self if role != "metadata" and name is not None)
 
 
 class PersonaBehavior(Frozen):
@@ -196,7 +205,8 @@ class Content(AdkModel):
     @property
     def text(self) -> str:
         """The non-empty text parts joined by newlines, thoughts left out (a difference from ADK)."""
-        return "\n".join(p.text for p in self.parts or () if p.text and not p.thought)
+        texts = [part.text for part in self.parts or () if part.text and not part.thought]
+        return texts[0] if len(texts) == 1 else "\n".join(texts)
 
 
 class IntermediateData(AdkModel):
@@ -207,16 +217,34 @@ class IntermediateData(AdkModel):
     intermediate_responses: tuple[tuple[str, tuple[Part, ...]], ...] = ()
 
 
-class InvocationEvent(AdkModel):
+class InvocationEvent(LenientModel):
     """One event of a turn as recorded. ADK ignores extra keys here; so do we."""
-
-    model_config = ConfigDict(extra="ignore")
 
     author: str
     content: Content | None = None
     grounding_metadata: JsonObject | None = None
     usage_metadata: JsonObject | None = None
     model_version: str | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of its content."""
+        return (self.content.parts or ()) if self.content else ()
+
+    @property
+    def is_model_call(self) -> bool:
+        """Whether a model made the event: it has usage or a model version."""
+        return self.usage_metadata is not None or self.model_version is not None
+
+    def function_calls(self) -> list[FunctionCall]:
+        """The calls of the event."""
+        return [part.function_call for part in self.parts if part.function_call]
+
+
+class InnerEvent(InvocationEvent):
+    """An event of an agent that another one called as a tool (ADK's AgentTool). ``within``: the id of that call."""
+
+    within: str | None = None
 
 
 class InvocationEvents(AdkModel):
@@ -285,6 +313,9 @@ class Invocation(AdkModel):
     """One turn: expected when it comes from an eval file, actual when an agent made it.
 
     Durations are seconds; None means not measured, never zero. ``spans`` are in the order in which they ended.
+    ``inner_events`` are of agents that others called as tools, which ADK's own record of a turn has not.
+    ``uncaptured`` is why arguments of its tool calls are not known; "" where they are.
+    ``raw_events``: every event of a turn that replayed recorded answers, with all that google-adk says of it.
     """
 
     invocation_id: str = ""
@@ -298,20 +329,49 @@ class Invocation(AdkModel):
     model_duration: float | None = None
     tool_duration: float | None = None
     spans: tuple[Span, ...] = Field(default=(), exclude_if=lambda spans: not spans)
+    inner_events: tuple[InnerEvent, ...] = Field(default=(), exclude_if=lambda events: not events)
+    uncaptured: str = Field(default="", exclude_if=lambda why: not why)
+    raw_events: tuple[JsonObject, ...] | None = Field(default=None, exclude_if=lambda events: events is None)
+
+    @property
+    def events(self) -> tuple[InvocationEvent, ...]:
+        """The events of the turn in order; none of a turn that was written by hand."""
+        data = self.intermediate_data
+        return data.invocation_events if isinstance(data, InvocationEvents) else ()
 
     def tool_calls(self) -> tuple[FunctionCall, ...]:
         """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""
-        data = self.intermediate_data
-        if isinstance(data, IntermediateData):
-            return data.tool_uses
-        return tuple(p.function_call for p in _event_parts(data) if p.function_call)
+        if isinstance(self.intermediate_data, IntermediateData):
+            return self.intermediate_data.tool_uses
+        return tuple([part.function_call for event in self.events for part in event.parts if part.function_call])
 
     def tool_responses(self) -> tuple[FunctionResponse, ...]:
         """Every function response of the turn in order."""
-        data = self.intermediate_data
-        if isinstance(data, IntermediateData):
-            return data.tool_responses
-        return tuple(p.function_response for p in _event_parts(data) if p.function_response)
+        if isinstance(self.intermediate_data, IntermediateData):
+            return self.intermediate_data.tool_responses
+        return tuple(p.function_response for event in self.events for p in event.parts if p.function_response)
+
+    def all_events(self) -> Iterator[InvocationEvent]:
+        """Yield the events of the turn, each followed by those of agents that it called as tools, at any depth."""
+        inner: dict[str | None, list[InnerEvent]] = {}
+        for event in self.inner_events:
+            inner.setdefault(event.within, []).append(event)
+
+        def expand(events: Iterable[InvocationEvent]) -> Iterator[InvocationEvent]:
+            for event in events:
+                yield event
+                for call in event.function_calls():
+                    yield from expand(inner.pop(call.id, ()))
+
+        yield from expand(self.events)
+        while inner:  # of calls that are not known
+            yield from expand(inner.pop(next(iter(inner))))
+
+    def all_tool_calls(self) -> tuple[FunctionCall, ...]:
+        """``tool_calls``, and those of agents that were called as tools."""
+        if not self.inner_events:
+            return self.tool_calls()
+        return tuple(call for event in self.all_events() for call in event.function_calls())
 
     @property
     def response_text(self) -> str:
@@ -325,12 +385,6 @@ class Invocation(AdkModel):
             return False
         final = self.final_response.parts or () if self.final_response else ()
         return bool(self.tool_calls()) or any(part.is_other_than_text for part in final)
-
-
-def _event_parts(data: InvocationEvents | None) -> Iterator[Part]:
-    for event in data.invocation_events if data else ():
-        if event.content:
-            yield from event.content.parts or ()
 
 
 class SessionInput(AdkModel):
@@ -381,7 +435,7 @@ class EvalCase(AdkModel):
         """Equal by content; the position in the file does not count."""
         if not isinstance(other, EvalCase):
             return NotImplemented
-        return self.__dict__ == other.__dict__ and self.__pydantic_extra__ == other.__pydantic_extra__
+        return self.__dict__ == other.__dict__ and (self.model_extra or {}) == (other.model_extra or {})
 
     __hash__ = None  # type: ignore[assignment]  # holds dicts
 
@@ -408,6 +462,31 @@ class DatasetCase(EvalCase):
     history: tuple[PastEvent, ...] = ()
     recorded: tuple[Invocation, ...] = ()
     metric_fields: JsonObject = Field(default_factory=dict)
+
+
+class Replay(Frozen):
+    """What google-adk recorded of a conversation: what models answered, and the events of each turn.
+
+    Of `adk test`: ``answers`` are contents in the order in which models gave them, ``call_ids`` those of the recorded
+    calls, which messages of the user may answer, and ``mocks`` the random numbers that were drawn. Of
+    `adk conformance`: ``recordings`` is the text of the file that google-adk replays itself, of a ``streamed`` run or
+    not, and ``state_deltas`` are what each message changes in the state.
+    """
+
+    kind: Literal["test", "conformance"]
+    expected: tuple[tuple[JsonObject, ...], ...]
+    answers: tuple[JsonObject, ...] = ()
+    call_ids: tuple[str, ...] = ()
+    mocks: JsonObject = Field(default_factory=dict)
+    recordings: str = ""
+    streamed: bool = False
+    state_deltas: tuple[JsonObject, ...] = ()
+
+
+class ReplayCase(EvalCase):
+    """A case in which models answer what they answered when it was recorded, and no model is asked."""
+
+    replay: Replay
 
 
 class EvalSet(AdkModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import datetime as dt
 import json
 import statistics
 from collections import Counter
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from agent_eval_action.results.base import Frozen, StoreKind
+from agent_eval_action.results.base import Frozen, StoreKind, json_digest, text_digest
 from agent_eval_action.results.decision import CallBrief, MainCase, MainRun
-from agent_eval_action.results.run_result import CaseKey, Goal, RunResult
+from agent_eval_action.results.run_result import CaseKey, Goal, OfCase, RunResult
 
 RECORD_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
@@ -93,18 +93,7 @@ class TrajectoryRecord(Frozen):
     turns: Trajectory = ()
 
 
-class _OfCase(Frozen):
-    agent: str
-    eval_set: str
-    case: str
-
-    @property
-    def key(self) -> CaseKey:
-        """The case by the names a record keeps."""
-        return CaseKey(self.agent, self.eval_set, self.case)
-
-
-class CaseRecord(_OfCase):
+class CaseRecord(OfCase):
     """One case. ``omitted`` criteria did not fit, in files of earlier versions.
 
     ``seconds``: what an attempt of it usually takes, by which suites are split into shards; None: not measured.
@@ -165,13 +154,27 @@ class Accepted(Frozen):
         )
 
 
+class Quarantine(Accepted):
+    """An entry of ``.agent-eval/accept.yaml`` that sets pairs aside: they run, and neither block nor hold up a run.
+
+    ``until``: the last day (UTC) that it holds, as ``YYYY-MM-DD``; from the next one on it is *overdue*.
+    """
+
+    owner: str
+    until: str
+
+    def is_overdue(self, now: dt.datetime) -> bool:
+        """Whether it has run out at a time in UTC."""
+        return self.until < now.date().isoformat()
+
+
 def kept_name(name: str) -> str:
     """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
     if len(name) * _LONGEST_ESCAPE <= NAME_LIMIT - len('""'):
         return name
     if len(json.dumps(name)) + len(_ESCAPED * name.count("\x7f")) <= NAME_LIMIT:
         return name
-    return f"{name[: _HEAD // 2]}… sha256:{_sha256(name)}"
+    return f"{name[: _HEAD // 2]}… sha256:{text_digest(name)}"
 
 
 def kept_key(key: CaseKey) -> CaseKey:
@@ -192,21 +195,17 @@ def short_call(call: CallBrief) -> CallBrief:
 def trajectory_digest(turns: Sequence[Calls]) -> str:
     """One digest of every call in order; the order of a call's arguments does not matter."""
     plain = [[[call.name, call.args] for call in calls] for calls in turns]
-    return _sha256(json.dumps(plain, sort_keys=True, default=str))
+    return json_digest(plain)
 
 
 def _short(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         text = json.dumps(value, default=str)
-        return value if len(text) <= _HEAD else f"{text[: _HEAD // 2]}… sha256:{_sha256(text)}"
+        return value if len(text) <= _HEAD else f"{text[: _HEAD // 2]}… sha256:{text_digest(text)}"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     if len(json.dumps(text)) <= _HEAD:
         return value
-    return f"{text[: _HEAD // 4]}… sha256:{_sha256(text)}"
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
+    return f"{text[: _HEAD // 4]}… sha256:{text_digest(text)}"
 
 
 class RunCost(Frozen):
@@ -234,7 +233,7 @@ PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
 
 
-class OmittedPair(_OfCase):
+class OmittedPair(OfCase):
     """A pair this run has no scores of in the record, and why."""
 
     criterion: str
@@ -308,13 +307,16 @@ class History:
 
     ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those whose history
     does not count, each with its reason. ``pooled``: the newest record with the pooled scores of every case; None
-    when there is no record. ``pending``: accepted changes that no record carries yet. ``notes`` are for people.
+    when there is no record. ``pending``: accepted changes that no record carries yet. ``quarantines``: those in
+    force; ``overdue``: those that have run out. ``notes`` are for people.
     ``main_runs``, ``main_cases``: as in ``Decision``.
     """
 
     pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
     pooled: Record | None = None
     pending: tuple[Accepted, ...] = ()
+    quarantines: tuple[Quarantine, ...] = ()
+    overdue: tuple[Quarantine, ...] = ()
     source: str = ""
     store: StoreKind = "file"
     notes: tuple[str, ...] = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from agent_eval_action.results.decision import Stat
 from agent_eval_action.results.history import Calls, Trajectory, trajectory_digest, weighted_mean
@@ -15,11 +16,9 @@ from agent_eval_action.results.run_result import (
     CaseKey,
     CaseResult,
     CriterionInfo,
-    CriterionScore,
     Goal,
     RunResult,
     ScoreStatus,
-    SetResult,
 )
 
 
@@ -75,8 +74,8 @@ def shared_stat(n: int, mean: float, passed: int | None, low: float, high: float
 def measured_pairs(result: RunResult) -> Iterator[PairScores]:
     """Every case with every criterion of its set, in the result's order."""
     for measured in result.sets:
-        for case in measured.cases:
-            yield from _of_case(measured, case)
+        for key, case in measured.keyed_cases():
+            yield from _of_case(key, case, measured.criteria)
 
 
 def meets(score: float, threshold: float, goal: Goal) -> bool:
@@ -86,7 +85,7 @@ def meets(score: float, threshold: float, goal: Goal) -> bool:
 
 def exact_mean(scores: Sequence[float]) -> float:
     """The mean, rounded once: the same in any order."""
-    return weighted_mean([(score, 1) for score in scores])
+    return scores[0] if len(scores) == 1 else weighted_mean([(score, 1) for score in scores])
 
 
 def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, int, int] | None:
@@ -113,73 +112,67 @@ def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, in
 def unbilled(attempt: AttemptSummary) -> bool:
     """Whether nothing came back at all: no call, no text, and no token billed. That is no answer of the agent's."""
     usage = attempt.usage
-    billed = usage.total_tokens or usage.input_tokens or usage.output_tokens
-    silent = all(not turn.calls and not turn.response for turn in attempt.turns)
-    return bool(attempt.turns) and silent and usage.model_calls > 0 and not billed
+    if usage.total_tokens or usage.input_tokens or usage.output_tokens or usage.model_calls <= 0:
+        return False
+    return bool(attempt.turns) and all(not turn.calls and not turn.response for turn in attempt.turns)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What the attempts of one case have on one criterion."""
-
-    scored: list[tuple[float, str, AttemptSummary]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-    def add(self, attempt: AttemptSummary, score: CriterionScore | None) -> None:
-        if attempt.error is not None:
-            self.errors.append(f"{attempt.error.kind.value}: {attempt.error.message}")
-        elif unbilled(attempt):
-            self.errors.append("the agent answered nothing and called no tool, and no token was billed")
-        elif score is None:
-            self.errors.append("the criterion gave no score")
-        elif score.status is ScoreStatus.NOT_APPLICABLE:
-            self.skipped.append(score.reason)
-        elif score.status is ScoreStatus.SCORED and score.score is not None and math.isfinite(score.score):
-            self.scored.append((score.score, score.reason, attempt))
-        else:
-            self.errors.append(score.reason or "the criterion gave no score")
+_NO_SCORE: Final = "the criterion gave no score"
 
 
-def _of_case(measured: SetResult, case: CaseResult) -> Iterator[PairScores]:
-    key = CaseKey(measured.agent, measured.eval_set, case.case)
-    by_name = [{score.criterion: score for score in attempt.scores} for attempt in case.attempts]
-    answered = bool(case.attempts) and all(attempt.error is None for attempt in case.attempts)
-    for info in measured.criteria:
+def _failure(attempt: AttemptSummary) -> str:
+    """Why an attempt has no score on any criterion; "" where it may have one."""
+    if attempt.error is not None:
+        return f"{attempt.error.kind.value}: {attempt.error.message}"
+    silent = unbilled(attempt)
+    return "the agent answered nothing and called no tool, and no token was billed" if silent else ""
+
+
+def _of_case(key: CaseKey, case: CaseResult, infos: Sequence[CriterionInfo]) -> Iterator[PairScores]:
+    made = [(one, _failure(one), {score.criterion: score for score in one.scores}) for one in case.attempts]
+    answered = bool(made) and all(attempt.error is None for attempt in case.attempts)
+    for info in infos:
         unmeasured = case.unmeasured or info.unmeasured
-        tally = _Tally(skipped=[unmeasured]) if unmeasured else _Tally()
-        if not unmeasured and not case.attempts:
-            tally.errors.append("no attempt was made")
-        for attempt, names in () if unmeasured else zip(case.attempts, by_name, strict=True):
-            tally.add(attempt, names.get(info.name))
-        worst = _worst(tally, info.goal)
+        scored: list[tuple[float, str, AttemptSummary]] = []
+        skipped = [unmeasured] if unmeasured else []
+        errors = [] if unmeasured or made else ["no attempt was made"]
+        for attempt, failure, scores in () if unmeasured else made:
+            score = scores.get(info.name)
+            if failure or score is None:
+                errors.append(failure or _NO_SCORE)
+            elif score.status is ScoreStatus.NOT_APPLICABLE:
+                skipped.append(score.reason)
+            elif score.status is ScoreStatus.SCORED and score.score is not None and math.isfinite(score.score):
+                scored.append((score.score, score.reason, attempt))
+            else:
+                errors.append(score.reason or _NO_SCORE)
+        worst = _worst(scored, info.goal)
         yield PairScores(
             key=key,
             info=info,
             case=case,
-            scores=tuple(sorted(score for score, _, _ in tally.scored)),
-            errors=len(tally.errors),
-            not_applicable=len(tally.skipped),
-            reason=_most_common([reason for _, reason, _ in worst] or tally.skipped),
-            error=_most_common(tally.errors),
+            scores=tuple(sorted([score for score, _, _ in scored])),
+            errors=len(errors),
+            not_applicable=len(skipped),
+            reason=_most_common([reason for _, reason, _ in worst] or skipped),
+            error=_most_common(errors),
             answered=answered,
-            worst=tuple(attempt for _, _, attempt in worst),
+            worst=tuple([attempt for _, _, attempt in worst]),
             unmeasured=unmeasured,
         )
 
 
-def _worst(tally: _Tally, goal: Goal) -> list[tuple[float, str, AttemptSummary]]:
-    if not tally.scored:
-        return []
-    scores = [score for score, _, _ in tally.scored]
+def _worst(scored: list[tuple[float, str, AttemptSummary]], goal: Goal) -> list[tuple[float, str, AttemptSummary]]:
+    if len(scored) <= 1:
+        return scored
+    scores = [score for score, _, _ in scored]
     worst = max(scores) if goal == "minimize" else min(scores)
-    return [item for item in tally.scored if item[0] == worst]
+    return [item for item in scored if item[0] == worst]
 
 
-def _most_common(texts: Iterable[str]) -> str:
+def _most_common(texts: Sequence[str]) -> str:
     """The commonest text, ties alphabetically: the order of the attempts must not show."""
-    all_texts = list(texts)
-    if len(all_texts) == 1:
-        return all_texts[0]
-    counted = Counter(all_texts)
-    return min(counted, key=lambda text: (-counted[text], text)) if counted else ""
+    if len(texts) <= 1:
+        return texts[0] if texts else ""
+    counted = Counter(texts)
+    return min(counted, key=lambda text: (-counted[text], text))

@@ -25,7 +25,7 @@ _MATCHES_KNOWN: Final = 100
 _KEPT: Final = frozenset(
     {"agent", "eval_set", "case", "criterion", "path", "commit", "id", "invocation_id", "rubric_id", "digest", "role"}
     | {"case_digest", "packages_digest", "scoring_version", "tool_version", "started_at", "created_at", "mime_type"}
-    | {"fail_on", "threshold_on"}
+    | {"fail_on", "threshold_on", "within"}
 )
 
 _Value = TypeVar("_Value")

@@ -6,7 +6,8 @@ import enum
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, NamedTuple
+from itertools import chain
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -86,17 +87,24 @@ class ModelUse(Frozen):
         return self.model_dump(exclude={"purpose", "provider", "model"}, exclude_none=True)
 
 
+_OFTEN: Final = 100_000
+
+
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused(*, freeze: bool = False) -> Iterator[None]:
     """Pause the garbage collector while values without cycles are made, of which none becomes garbage.
 
-    It would walk all of a large result again and again and take several times the work itself.
+    It would walk all of a large result again and again and take several times the work itself. ``freeze``: nor does it
+    ever walk what there is then, in a process that collects as rarely as the command does.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        # Counting what is frozen walks all of it: whether it is the command is told by how rarely it collects.
+        if freeze and gc.get_threshold()[0] > _OFTEN:
+            gc.freeze()
         if collecting:
             gc.enable()
 
@@ -143,6 +151,7 @@ class ErrorKind(enum.StrEnum):
     UNAVAILABLE = "unavailable"  # the model answered 5xx, or the connection failed
     PROTOCOL = "protocol"  # the worker said something that is not of the protocol
     CREDENTIALS = "credentials"  # the agent has no key or identity for its model here
+    NOT_ASKED = "not_asked"  # the case answers a call that the agent did not make
     USER = "user"  # the simulated user could not go on; the agent did nothing wrong
     SCORING = "scoring"  # a criterion could not score what the agent did
     STOPPED = "stopped"  # the run ended first: max_time or a signal
@@ -164,6 +173,9 @@ class AttemptError(Frozen):
     turn: int | None = None
 
 
+_TOKEN_COUNTS = ("prompt_token_count", "candidates_token_count", "total_token_count")
+
+
 class Usage(Frozen):
     """Model use of an attempt or a run, as reported. Missing reports are counted, not taken for zero."""
 
@@ -177,34 +189,24 @@ class Usage(Frozen):
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Sum each field; None where none of them has a number."""
-        sums: dict[str, int | None] = {}
-        for usage in usages:
-            for name, value in usage:
-                known = sums.get(name)
-                sums[name] = value if known is None else known if value is None else known + value
-        return cls(**sums)
+        every = [vars(usage) for usage in usages]
+        known = {name: [value for one in every if (value := one[name]) is not None] for name in cls.model_fields}
+        return cls(**{name: sum(values) for name, values in known.items() if values})
 
     @classmethod
     def of_turns(cls, turns: Sequence[Invocation]) -> Usage:
         """Sum what the events of all turns report; a model event without a report is counted as such."""
-        events = (event for turn in turns for event in getattr(turn.intermediate_data, "invocation_events", ()))
-        reports = [
-            event.usage_metadata or {}
-            for event in events
-            if event.usage_metadata is not None or event.model_version is not None
+        reports = [event.usage_metadata or {} for turn in turns for event in turn.events if event.is_model_call]
+        prompt, candidates, total = [
+            [count for report in reports if type(count := report.get(name)) is int] for name in _TOKEN_COUNTS
         ]
-        reported = {
-            name: [count for report in reports if type(count := report.get(f"{name}_token_count")) is int]
-            for name in ("prompt", "candidates", "total")
-        }
-        tokens = {name: sum(counts) if counts else None for name, counts in reported.items()}
         return cls(
             model_calls=len(reports),
             tool_calls=sum(len(turn.tool_calls()) for turn in turns),
-            input_tokens=tokens["prompt"],
-            output_tokens=tokens["candidates"],
-            total_tokens=tokens["total"],
-            calls_without_usage=len(reports) - len(reported["total"]),
+            input_tokens=sum(prompt) if prompt else None,
+            output_tokens=sum(candidates) if candidates else None,
+            total_tokens=sum(total) if total else None,
+            calls_without_usage=len(reports) - len(total),
         )
 
 
@@ -399,6 +401,10 @@ class SetResult(Frozen):
     criteria: tuple[CriterionInfo, ...] = ()
     cases: tuple[CaseResult, ...] = ()
 
+    def keyed_cases(self) -> Iterator[tuple[CaseKey, CaseResult]]:
+        """Every case with its key."""
+        return ((CaseKey(self.agent, self.eval_set, case.case), case) for case in self.cases)
+
 
 class AgentConditions(Frozen):
     """The agent's environment as found: recorded and shown, never a reason not to compare."""
@@ -491,17 +497,22 @@ class Base(Frozen):
     absent: tuple[str, ...] = ()
 
 
-class ShardCase(Frozen):
-    """A case of the plan, and the number of the shard that measures it."""
+class OfCase(Frozen):
+    """Base of what is kept of a case."""
 
     agent: str
     eval_set: str
     case: str
-    shard: int
 
     @property
     def key(self) -> CaseKey:
         return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class ShardCase(OfCase):
+    """A case of the plan, and the number of the shard that measures it."""
+
+    shard: int
 
 
 class Shard(Frozen):
@@ -583,3 +594,7 @@ class RunResult(Frozen):
     merge: Merge | None = None
     phases: tuple[Phase, ...] = ()
     decision: Decision | None = None
+
+    def keyed_cases(self) -> Iterator[tuple[CaseKey, CaseResult]]:
+        """Every case of every set with its key."""
+        return chain.from_iterable(measured.keyed_cases() for measured in self.sets)

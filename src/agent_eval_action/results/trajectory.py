@@ -63,6 +63,8 @@ def diff_calls(
     """
     want = [call_key(call, ignore_args=ignore_args) for call in expected]
     got = [call_key(call, ignore_args=ignore_args) for call in actual]
+    if want == got:
+        return ()
     matched = _align(want, got)
     starts_want, starts_got = [i for i, _ in matched], [j for _, j in matched]
     left = sorted(set(range(len(want))) - set(starts_want))

@@ -1,27 +1,39 @@
-"""attempts.jsonl and blobs/: attempts are appended as they finish and read back line by line."""
+"""attempts.jsonl and blobs/: attempts are appended as they finish, and read back line by line.
+
+They hold what results.json leaves out: when each call ran, what tools returned, media.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, BinaryIO, Final, Literal, Self
 
-import pydantic
-from pydantic_core import PydanticSerializationError
+from pydantic import ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.results.run_result import Attempt
+from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.evalset import Content, FunctionResponse, Invocation, Part
+from agent_eval_action.results.run_result import Attempt, AttemptKey
 
 ATTEMPTS = "attempts.jsonl"
 _LINE_LIMIT = 512 * 1024 * 1024
+_BUFFER = 256 * 1024
+
+_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# A line begins with these fields, as TranscriptWriter writes them.
+_HEAD: Final = re.compile(
+    rb'\{"agent":(%s),"eval_set":(%s),"case":(%s),"repeat":(\d{1,9})(?:,"arm":"(head|base)")?' % (_TEXT, _TEXT, _TEXT)
+)
 
 
 def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
@@ -30,10 +42,15 @@ def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int,
     The file is no link, and inside the ``workspace`` none leads to it. Raises ResultsError.
     """
     try:
-        with OutputFolder.at(path.parent, workspace).read(path.name) as file:
+        with open_lines(path, workspace) as file:
             yield from lines_of(file)
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def open_lines(path: Path, workspace: Path | None = None) -> BinaryIO:
+    """The file, buffered for lines that are read one after the other, or nearly so. Raises OSError."""
+    return OutputFolder.at(path.parent, workspace).read(path.name, buffering=_BUFFER)
 
 
 def lines_of(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
@@ -57,13 +74,25 @@ def read_line(path: Path, offset: int, workspace: Path | None = None) -> bytes:
         return line_at(file, offset)
 
 
+def key_of_line(line: bytes) -> AttemptKey | None:
+    """Which attempt a line is, by its beginning; None where another program wrote it."""
+    found = _HEAD.match(line)
+    if found is None:
+        return None
+    try:
+        agent, eval_set, case = from_json(b"[%s,%s,%s]" % found.group(1, 2, 3))
+    except ValueError:
+        return None
+    return AttemptKey(agent, eval_set, case, int(found[4]), "base" if found[5] == b"base" else "head")
+
+
 def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
     """One line as an Attempt. Raises ResultsError naming the line."""
-    with suppress(pydantic.ValidationError):
+    with contextlib.suppress(ValidationError):
         return Attempt.model_validate_json(line)
     try:  # pydantic's parser takes no lone surrogates, and its messages are others
         return Attempt.model_validate(json.loads(line))
-    except (ValueError, RecursionError, pydantic.ValidationError) as error:
+    except (ValueError, RecursionError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise ResultsError(f"{path}:{number}: not an attempt of this version: {reason}") from error
 
@@ -105,9 +134,9 @@ class TranscriptWriter:
             raise ValueError("the writer is not open")
         try:
             line = _line(attempt)
-            if '"inline_data":{' in line:
+            if b'"inline_data":{' in line:
                 line = _dumped(json.loads(line, object_hook=self._with_stored_media))
-            self._file.write(line.encode("ascii") + b"\n")
+            self._file.write(line + b"\n")
             self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from error
@@ -157,13 +186,154 @@ def decode_media(data: str) -> bytes:
         return data.encode("utf-8", "surrogatepass")
 
 
-def _line(attempt: Attempt) -> str:
+def _line(attempt: Attempt) -> bytes:
     try:
-        return attempt.model_dump_json(exclude_defaults=True, ensure_ascii=True)
+        return attempt.__pydantic_serializer__.to_json(attempt, exclude_defaults=True, ensure_ascii=True)
     except PydanticSerializationError:  # a lone surrogate
         return _dumped(attempt.model_dump(mode="json", exclude_defaults=True))
 
 
-def _dumped(record: dict[str, Any]) -> str:
+def _dumped(record: dict[str, Any]) -> bytes:
     """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+class _Turns(Frozen):
+    """What is read of a line of the transcripts."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    turns: tuple[Invocation, ...] = ()
+
+
+Place = Literal["user", "tool", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """A file that user, tool or agent sent in a turn. ``digest`` and ``size`` are of its bytes.
+
+    ``data`` is base64, "" where the bytes lie in blobs/; ``uri`` is set instead where there are no bytes at all.
+    """
+
+    place: Place
+    mime_type: str
+    name: str = ""
+    digest: str = ""
+    size: int | None = None
+    data: str = field(default="", repr=False)
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """The transcripts in the output folder of a run, each read when it is asked for."""
+
+    folder: Path
+    workspace: Path | None
+    offsets: dict[AttemptKey, int]
+
+    @classmethod
+    def find(cls, folder: Path, workspace: Path | None = None) -> Recordings | None:
+        """The transcripts in ``folder``; None where there are none that can be read."""
+        offsets: dict[AttemptKey, int] = {}
+        try:
+            for _, offset, line in read_lines(folder / ATTEMPTS, workspace):
+                if key := key_of_line(line):
+                    offsets[key] = offset
+        except ResultsError:
+            return None
+        return cls(folder, workspace, offsets)
+
+    def open(self) -> BinaryIO:
+        """The transcripts, from which ``turns`` reads. Raises OSError."""
+        return open_lines(self.folder / ATTEMPTS, self.workspace)
+
+    def turns(self, file: BinaryIO, key: AttemptKey) -> tuple[Invocation, ...]:
+        """The turns of an attempt as they were recorded; () where they are not known."""
+        if (offset := self.offsets.get(key)) is None:
+            return ()
+        try:
+            line = line_at(file, offset)
+            with contextlib.suppress(ValidationError):
+                return _Turns.model_validate_json(line).turns
+            return _Turns.model_validate(json.loads(line)).turns  # lone surrogates, which pydantic's parser refuses
+        except (OSError, ValueError, RecursionError, ValidationError):
+            return ()
+
+    def encoded(self, medium: Medium) -> str | None:
+        """The bytes of a medium in base64; None where they are gone, or are not those that were sent."""
+        if medium.data:
+            return medium.data
+        raw = self._blob(medium.digest)
+        intact = raw is not None and hashlib.sha256(raw).hexdigest() == medium.digest
+        return base64.b64encode(raw).decode() if raw is not None and intact else None
+
+    def media(self, turn: Invocation) -> Iterator[Medium]:
+        """The media of a turn: the user's, those that tools returned, the agent's."""
+        places: list[tuple[Content | None, Place]] = [(turn.user_content, "user")]
+        places += [(content, "answer") for content in (*(event.content for event in turn.events), turn.final_response)]
+        for content, place in places:
+            for part in (content.parts if content else None) or ():
+                if part.function_response or part.inline_data or part.file_data:
+                    yield from self._of_part(part, place)
+
+    def _of_part(self, part: Part, place: Place) -> Iterator[Medium]:
+        if part.function_response is not None:
+            for inner in (part.function_response.model_extra or {}).get("parts") or ():
+                if isinstance(inner, dict):
+                    yield from self._of_dicts(inner.get("inline_data"), inner.get("file_data"), "tool")
+        yield from self._of_dicts(part.inline_data, part.file_data, place)
+
+    def _of_dicts(self, inline: Any, file: Any, place: Place) -> Iterator[Medium]:
+        if isinstance(inline, dict) and isinstance(data := inline.get("data"), str) and data:
+            kind, name = _named(inline)
+            if data.startswith(BLOB_PREFIX):
+                digest = data.removeprefix(BLOB_PREFIX)
+                yield Medium(place, kind, name, digest, self._size(digest))
+            else:
+                raw = decode_media(data)
+                digest = hashlib.sha256(raw).hexdigest()
+                yield Medium(place, kind, name, digest, len(raw), base64.b64encode(raw).decode())
+        if isinstance(file, dict) and file.get("file_uri"):
+            kind, name = _named(file)
+            yield Medium(place, kind, name, uri=str(file["file_uri"]))
+
+    def _size(self, digest: str) -> int | None:
+        with contextlib.suppress(OSError), self._open(digest) as file:
+            return file.seek(0, 2)
+        return None
+
+    def _blob(self, digest: str) -> bytes | None:
+        with contextlib.suppress(OSError), self._open(digest) as file:
+            return file.read()
+        return None
+
+    def _open(self, digest: str) -> BinaryIO:
+        if not _DIGEST.fullmatch(digest):
+            raise FileNotFoundError(digest)
+        return OutputFolder.at(self.folder, self.workspace).read(f"{BLOBS}/{digest}")
+
+
+def _named(wire: dict[str, Any]) -> tuple[str, str]:
+    return str(wire.get("mime_type") or ""), str(wire.get("display_name") or "")
+
+
+def tool_results(turn: Invocation) -> list[str]:
+    """What came back from each call of the turn, as text; "" for a call without an answer."""
+    waiting = list(turn.tool_responses())
+    texts = []
+    for call in turn.tool_calls():
+        alike = [answer for answer in waiting if answer.name == call.name]
+        found = next((answer for answer in alike if call.id and answer.id == call.id), next(iter(alike), None))
+        if found is not None:
+            waiting.remove(found)
+        texts.append(_result_text(found) if found else "")
+    return texts
+
+
+def _result_text(answer: FunctionResponse) -> str:
+    value: Any = answer.response
+    if isinstance(value, dict) and value.keys() == {"result"}:
+        value = value["result"]  # ADK wraps what is no dict
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

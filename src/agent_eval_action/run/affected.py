@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.discovery import DiscoveredSet, Discovery, criteria_places
-from agent_eval_action.config.eval_config import function_files
+from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.config.criteria_files import function_files
+from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, criteria_places
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import glob_regex, is_eval_file
@@ -24,6 +25,7 @@ from agent_eval_action.environments.lock import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.evalset import is_replayed
 from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.run_result import Conditions, RunResult
 
@@ -39,7 +41,6 @@ _INSTALLED_PATH: Final = re.compile(
 )
 _LOOKS_LIKE_A_PATH: Final = re.compile(r"[./~]|.*[/\\]|.*\.(?:whl|zip|gz)$")
 _PATH_KEYS: Final = ("path", "editable", "directory", "virtual")
-_OUR_FOLDER: Final = ".agent-eval"
 _MAX_CONFIG: Final = 1 << 20
 
 
@@ -117,12 +118,14 @@ def _toml(path: Path) -> dict[str, Any]:
         return {}
 
 
-def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable[str] = ()) -> frozenset[Path]:
+def hidden_files(
+    settings: Settings, found: Discovery, base_eval_files: Iterable[str] = (), base_scoring_files: Iterable[str] = ()
+) -> frozenset[Path]:
     """Return the files and folders, relative to the workspace, that no agent gets to see.
 
     Only what this run uses: eval files, the criteria files beside them with the code of their functions, recordings,
-    the configuration, the stored baseline, and results to resume. ``base_eval_files``: those of the base commit, which
-    may have other names.
+    the configuration, the stored baseline, and results to resume. ``base_eval_files``, ``base_scoring_files``: those of
+    the base commit, which may have other names.
     """
     if settings.policy.agents_see_evals:
         return frozenset()
@@ -130,8 +133,11 @@ def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable
     of_base = [settings.workspace / name for name in base_eval_files]
     agents = [*settings.agents, *(planned.agent for planned in found.sets)]
     named: list[Path | object] = [*of_base, *(place for path in of_base for place in criteria_places(path))]
+    named += [settings.workspace / name for name in base_scoring_files]
     named += [settings.config, settings.baseline.path, settings.resume]
     named += [path for planned in found.sets for path in (planned.path, planned.criteria_file)]
+    replayed = {planned.path.parent for planned in found.sets if is_replayed(planned.path)}
+    named += [path for folder in replayed for path in (*folder.glob("generated-*.yaml"), folder / CRITERIA_FILE)]
     named += [path for agent in agents for path in (agent.recording, agent.criteria)]
     paths = [path for path in named if isinstance(path, Path)]
     paths += [
@@ -216,6 +222,26 @@ def affected_agents(
     return AffectedAgents(replace(found, sets=sets), narrowed, skipped, (note,))
 
 
+def touched_agents(settings: Settings, found: Discovery, changed: Iterable[Path]) -> frozenset[str]:
+    """Return the names of agents whose answers a changed file (absolute) may change.
+
+    Files that no agent sees change none. One that declares no ``paths`` may read every file but those in the folders of
+    other agents.
+    """
+    workspace, hidden = settings.workspace, {settings.workspace / path for path in hidden_files(settings, found)}
+    seen = [path for path in changed if path not in hidden]
+    return frozenset(
+        agent.name
+        for agent in found.agents
+        if _is_affected(agent, found.sets, seen, workspace)
+        or (agent.paths is None and any(not _is_of_another(path, agent, found.agents) for path in seen))
+    )
+
+
+def _is_of_another(path: Path, agent: AgentSettings, agents: Iterable[AgentSettings]) -> bool:
+    return any(path.is_relative_to(other.path) for other in agents if other.path != agent.path)
+
+
 def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callable[[Path], bool]:
     """Return whether a file counts for every agent: the configuration and what it names, what is stored, the workflow.
 
@@ -229,8 +255,8 @@ def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callab
         text = ""
     return lambda path: (
         path in named
-        or path.is_relative_to(settings.workspace / _OUR_FOLDER)
-        or path.name in (*CONFIG_NAMES, "agent-eval.yaml")
+        or path.is_relative_to(settings.workspace / FOLDER)
+        or path.name in CONFIG_NAMES
         or path.name in text  # a criteria file, a simulated user
         or (is_eval_file(path) and path not in assigned)  # removed, or belonging to no agent
     )

@@ -9,6 +9,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from agent_eval_action.agents.base import (
@@ -25,7 +26,7 @@ from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
-from agent_eval_action.results.evalset import DatasetCase, Invocation, SessionInput
+from agent_eval_action.results.evalset import DatasetCase, Invocation, ReplayCase, SessionInput
 from agent_eval_action.results.run_result import (
     INFRASTRUCTURE,
     AgentConditions,
@@ -67,10 +68,6 @@ def stall_timeout(configured: float | None, longest_answer: float) -> float:
     return configured if configured is not None else max(STALL_SECONDS, longest_answer + _STALL_MARGIN_S)
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 @dataclass
 class StallDetector:
     """Knows when a turn, a model call or a scored attempt was last answered.
@@ -81,8 +78,12 @@ class StallDetector:
     problem: str = ""
     _last: float | None = field(default=None, init=False)
 
+    @cached_property
+    def _now(self) -> Callable[[], float]:
+        return asyncio.get_running_loop().time  # looking the loop up takes longer than all else that is done for a turn
+
     def record_progress(self) -> None:
-        self._last, self.problem = _now(), ""
+        self._last, self.problem = self._now(), ""
 
     def observe_reply(self, reply: LlmReply | LlmError) -> None:
         """Take note of what a judge or a simulated user's model answered."""
@@ -107,13 +108,13 @@ class StallDetector:
 
         ``excused`` says whether the run now waits for something that has a time limit of its own.
         """
-        self._last = _now()
+        self._last = self._now()
         while True:
-            left = self._last + seconds - _now()
+            left = self._last + seconds - self._now()
             if left > 0:
                 await asyncio.sleep(left)
             elif excused():
-                self._last = _now()
+                self._last = self._now()
             else:
                 last = f"; the last message was: {' '.join(self.problem.split())}" if self.problem else ""
                 return f"nothing was answered for {seconds:g} s (stall_timeout){last}"
@@ -256,7 +257,7 @@ class AttemptRunner:
             await _result(self.scoring_ready)
             marks = {"purpose": planned.purpose, "commit": group.commit, "provenance": provenance}
             attempt = attempt.model_copy(update=marks)
-            if scorer.waits:  # for judges, beside the workers, which make the next attempts meanwhile
+            if planned.planned_set.waits:  # for judges, beside the workers, which make the next attempts meanwhile
                 await self._scoring.acquire()
                 tasks.create_task(self._score_aside(scorer, attempt, scorers))
             else:
@@ -308,7 +309,7 @@ class AttemptRunner:
         if isinstance(started, AttemptError):
             return _Conversation(error=started).attempt(planned)
         driver = group.drivers[planned.key.agent]
-        if planned.key.agent in group.replay_only:
+        if planned.key.agent in group.replay_only or isinstance(planned.case, ReplayCase):
             return await self._retry(planned, driver, scorer, lambda _: None)
         estimate = await self.budget.reserve(len(planned.case.turns))
         if estimate is None:
@@ -358,8 +359,9 @@ class AttemptRunner:
             history = planned.case.history if isinstance(planned.case, DatasetCase) else ()
             names = begin.app_name, begin.user_id, begin.session_id
             messages = tuple(turn.user_content for turn in planned.case.turns)
+            replay = planned.case.replay if isinstance(planned.case, ReplayCase) else None
             session = await driver.open(
-                SessionRequest(*names, dict(begin.state), alone, planned.key, history, messages)
+                SessionRequest(*names, dict(begin.state), alone, planned.key, history, messages, replay=replay)
             )
             if isinstance(session, AttemptError):
                 conversation.error = session

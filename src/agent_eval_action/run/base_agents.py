@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.config.agents import may_hold_agent
-from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.loader import may_hold_agent, resolve
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.folders import real_path
-from agent_eval_action.git.export import export_tree
 from agent_eval_action.git.remote import Remote, Scratch, remote_of
-from agent_eval_action.git.repository import Repository
+from agent_eval_action.git.repository import Repository, export_tree
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
 from agent_eval_action.sandbox.sandboxes import Sandboxes
 

@@ -5,7 +5,6 @@ What an excerpt leaves out is named by its digest, so that two different huge va
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_eval_action.llm.budget import Meter
+from agent_eval_action.results.base import json_digest, text_digest
 from agent_eval_action.results.decision import CallBrief, TurnBrief
 from agent_eval_action.results.evalset import FunctionCall, Invocation
 from agent_eval_action.results.run_result import (
@@ -69,8 +69,10 @@ def excerpt_call(call: FunctionCall) -> CallBrief:
 
 def _call_parts(call: FunctionCall) -> tuple[str, dict[str, Any]]:
     given = call.args or {}
-    args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in list(given.items())[:_ITEMS_LIMIT]}
-    if len(given) > _ITEMS_LIMIT or len(json.dumps(args, default=str)) > _ARGS_LIMIT:
+    args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in itertools.islice(given.items(), _ITEMS_LIMIT)}
+    # the first figure is cheap: JSON writes at most 12 characters for one
+    many = len(repr(args)) * 12 > _ARGS_LIMIT and len(json.dumps(args, default=str)) > _ARGS_LIMIT
+    if many or len(given) > _ITEMS_LIMIT:
         args = {"…": f"sha256:{_digest(call.args)}"}
     return call.name or "", args
 
@@ -79,8 +81,7 @@ def excerpt_text(text: str, limit: int) -> str:
     """Return ``text`` itself, or its beginning, its length and its digest."""
     if len(text) <= limit:
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{text[:limit]}… ({len(text):,} characters, sha256:{digest})"
+    return f"{text[:limit]}… ({len(text):,} characters, sha256:{text_digest(text)[:12]})"
 
 
 def _shorten(value: Any, depth: int) -> Any:
@@ -96,8 +97,7 @@ def _shorten(value: Any, depth: int) -> Any:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return json_digest(value)[:12]
 
 
 def summarise(attempt: Attempt, shared: SharedScores) -> AttemptSummary:
@@ -112,9 +112,7 @@ def summarise(attempt: Attempt, shared: SharedScores) -> AttemptSummary:
         else score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
         for score in attempt.scores
     )
-    kept = {
-        name: getattr(attempt, name) for name in ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
-    }
+    kept = {name: vars(attempt)[name] for name in _SAME}
     turns = tuple(excerpt_turn(turn) for turn in attempt.turns)
     return AttemptSummary(error=error, scores=tuple(map(shared.share, scores)), turns=turns, **kept)
 

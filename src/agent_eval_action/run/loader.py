@@ -5,28 +5,31 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action import criteria
 from agent_eval_action.agents.simulator import reason_not_playable
-from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, UserSimulatorConfig, load_criteria_file
-from agent_eval_action.config.discovery import DiscoveredSet, Discovery
-from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.criteria import DEFAULT_CRITERIA, REPLAY_CRITERIA, CriterionSpec, UserSimulatorConfig
+from agent_eval_action.config.criteria_files import METRICS_SUFFIX, load_criteria_file
+from agent_eval_action.config.discovery import CRITERIA_FILE, REPLAYING, DiscoveredSet, Discovery
+from agent_eval_action.config.loader import CONFIG_NAMES, resolve
 from agent_eval_action.config.walk import is_eval_file
 from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.diagnostics.reader import JsonPath, Source
-from agent_eval_action.diagnostics.suggestions import plural
+from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean
+from agent_eval_action.diagnostics.suggestions import plural, shortlist
 from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path, relative
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
-from agent_eval_action.results.evalset import ColumnMapping, EvalCase, EvalSet
+from agent_eval_action.results.evalset import ColumnMapping, EvalCase, EvalSet, ReplayCase, is_replayed
 from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
 
 _NAMES_SHOWN: Final = 3
+_MANY: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Loader:
     config_problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    _built: dict[Path | tuple[tuple[Path | None, JsonPath], ...] | None, _BuiltCriteria | None] = field(
+    _unmatched: set[str] = field(default_factory=set)
+    _built: dict[tuple[Path | tuple[tuple[Path | None, JsonPath], ...] | None, bool], _BuiltCriteria | None] = field(
         default_factory=dict
     )
 
@@ -64,10 +68,15 @@ class Loader:
         with_cases = [planned for planned in sets if planned.cases]
         self.notes += self._check_applicable(with_cases)
         if not with_cases and self.patterns:
-            raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
+            hints = (did_you_mean(text, self._unmatched) for text in self.patterns)
+            hint = next(filter(None, hints), "--case takes shell-style patterns")
+            raise UsageError(f"no case matches {', '.join(self.patterns)}", hint=hint)
         if not with_cases:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
-        return Plan(tuple(with_cases), repeats)
+        plan = Plan(tuple(with_cases), repeats)
+        if plan.cases > _MANY:
+            _return_memory()
+        return plan
 
     def _check_options(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
@@ -106,8 +115,7 @@ class Loader:
         for name, count in left_out.items():
             yield f"{name} is not applicable to {plural(count, 'case')}, and skipped there"
         if unscored:
-            more = f" and {len(unscored) - _NAMES_SHOWN} more" if len(unscored) > _NAMES_SHOWN else ""
-            yield f"run, and scored by no criterion: {', '.join(unscored[:_NAMES_SHOWN])}{more}"
+            yield f"run, and scored by no criterion: {shortlist(unscored, _NAMES_SHOWN)}"
 
     def _unscorable_set(self, planned: PlannedSet) -> Problem:
         names = ", ".join(info.name for info in planned.infos)
@@ -126,8 +134,13 @@ class Loader:
 
         ``without_cases``: only what it is scored by, whatever is wrong with its eval file.
         """
-        built = self._criteria(found)
         eval_set = EvalSet(eval_set_id="", eval_cases=()) if without_cases else self._eval_set(found)
+        cases_replay = eval_set is not None and any(isinstance(case, ReplayCase) for case in eval_set.eval_cases)
+        replays = cases_replay or (without_cases and is_replayed(found.path))
+        if cases_replay and found.agent.driver not in REPLAYING:
+            why = f"it replays answers of models, which the driver {found.agent.driver} of {found.agent.name} cannot"
+            self.eval_problems.append(Problem(found.path, why, hint="name the files that it is to run under evals"))
+        built = self._criteria(found, replays=replays)
         if eval_set is None or built is None:
             return None
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
@@ -151,29 +164,41 @@ class Loader:
             if self.patterns:
                 matched = {case.eval_id for text in self.patterns for case in match_cases(eval_set, text).eval_cases}
                 cases = tuple(case for case in eval_set.eval_cases if case.eval_id in matched)
+                if not cases:
+                    self._unmatched |= {case.eval_id for case in eval_set.eval_cases}
                 eval_set = eval_set.model_copy(update={"eval_cases": cases})
         except EvalFileError as error:
             self.eval_problems.extend(error.problems or (Problem(found.path, error.message, hint=error.hint),))
             return None
         return eval_set
 
-    def _criteria(self, found: DiscoveredSet) -> _BuiltCriteria | None:
-        """Return the criteria of a set, built once per file or inline mapping."""
+    def _criteria(self, found: DiscoveredSet, *, replays: bool) -> _BuiltCriteria | None:
+        """Return the criteria of a set, built once per file or inline mapping.
+
+        Those of the agent are for what its models say; a recording is scored by its events, and by the file beside it.
+        """
         source = found.agent.criteria if isinstance(found.agent.criteria, tuple) else found.criteria_file
+        if replays:
+            beside = found.path.with_name(CRITERIA_FILE)
+            source = beside if beside.is_file() else None
         # entries written in agent-eval.yaml hold dicts, which are no keys; their place in the file is
-        key = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
+        place = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
+        key = place, replays
         if key not in self._built:
             try:
-                self._built[key] = self._build(source)
+                self._built[key] = self._build(source, REPLAY_CRITERIA if replays else ())
             except ConfigError as error:
                 problems = error.problems or (Problem(self.workspace, error.message, hint=error.hint),)
                 self.config_problems.extend(problems)
                 self._built[key] = None
         return self._built[key]
 
-    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _BuiltCriteria:
-        specs: tuple[CriterionSpec, ...] = DEFAULT_CRITERIA
-        where, simulator = "default", None
+    def _build(
+        self, source: Path | tuple[CriterionSpec, ...] | None, always: tuple[CriterionSpec, ...]
+    ) -> _BuiltCriteria:
+        """``always``: those that are added where the source has none of their names."""
+        specs: tuple[CriterionSpec, ...] = () if always else DEFAULT_CRITERIA
+        where, simulator = "recording" if always else "default", None
         if isinstance(source, tuple):
             path = source[0].path if source else None
             specs, where = source, relative(path, self.workspace) if path else "configuration"
@@ -182,10 +207,22 @@ class Loader:
             self.warnings.extend(config.warnings)
             specs, where = config.specs, relative(source, self.workspace)
             simulator = config.user_simulator_config
+        specs += tuple(spec for spec in always if spec.name not in {given.name for given in specs})
         built = criteria.build(specs)
         lines = {spec.name: spec.line for spec in specs}
         infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
         return _BuiltCriteria(built, tuple(infos), simulator)
+
+
+def _return_memory() -> None:
+    """Give the system what parsers of large files have freed: of 50,000 cases with a baseline a fifth of all memory.
+
+    glibc would keep it, and Python takes the memory of its objects elsewhere. Other C libraries have no such function.
+    """
+    import ctypes  # noqa: PLC0415 - few suites are large
+
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _unplayable_users(eval_set: EvalSet, simulator: UserSimulatorConfig, path: Path) -> Iterator[Problem]:
@@ -210,7 +247,6 @@ def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], p
     ]
 
 
-_CONFIG_FILES: Final = ("agent-eval.yaml", "agent-eval.yml")
 _CRITERIA_FILES: Final = ("test_config.json", "eval_config.json", "eval_config.yaml", "eval_config.yml")
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
@@ -242,19 +278,23 @@ def _files(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
-            if name in {*_CONFIG_FILES, *_CRITERIA_FILES} or is_eval_file(Path(folder) / name):
+            if name in CONFIG_NAMES or _holds_criteria(name) or is_eval_file(Path(folder) / name):
                 yield Path(folder) / name
+
+
+def _holds_criteria(name: str) -> bool:
+    return name in _CRITERIA_FILES or name.endswith(METRICS_SUFFIX)
 
 
 def _check(file: Path, workspace: Path, columns: ColumnMapping | None) -> Sequence[Problem]:
     try:
-        if file.suffix in {".yaml", ".yml"} and file.name not in _CRITERIA_FILES:
+        if file.suffix in {".yaml", ".yml"} and not _holds_criteria(file.name) and not is_eval_file(file):
             return resolve(flags={"config": str(file)}, environ={}, cwd=Path.cwd()).warnings
         if is_table(file):
             return load_eval_file(file, workspace=workspace, columns=columns).warnings
         value = Source.read(file, workspace=workspace, error=EvalFileError).value
         has_criteria = isinstance(value, dict) and "criteria" in value and "eval_cases" not in value
-        if file.name in _CRITERIA_FILES or has_criteria:
+        if _holds_criteria(file.name) or has_criteria:
             config = load_criteria_file(file, workspace=workspace)
             criteria.build(config.specs)
             return config.warnings

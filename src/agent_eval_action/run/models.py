@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.criteria.base import TurnCriterion
-from agent_eval_action.criteria.judge.base import JudgedCriterion
+from agent_eval_action.criteria.judge import JudgedCriterion
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
 from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.credentials import EXTRA, missing

@@ -219,7 +219,7 @@ class Orchestrator:
         if not attempts:
             self._cut_short = "a recording cannot be run again"
             return
-        self._announce(purpose, len(attempts), step.why)
+        self.runner.emit(RerunsPlanned(len(attempts), purpose, step.why))
         agents = frozenset(planned.key.agent for planned in attempts)
         if control and self.base_agents is not None and self.base_agents.open(agents):
             # its start overlaps the re-runs; it makes no attempt before the gate asks for one
@@ -256,7 +256,7 @@ class Orchestrator:
             excluded = failed.keys() | group.missing.keys() | self.head.replay_only
             own = {case: runs for case, runs in head_runs.items() if case.agent not in excluded}
             head_attempts = self._plan_attempts(own, "control", self.head)
-            self._announce("control", len(attempts) + len(head_attempts), why)
+            self.runner.emit(RerunsPlanned(len(attempts) + len(head_attempts), "control", why))
             await self._make("control", interleave(attempts, head_attempts), group, self.head)
         lacking = _lack_credentials(failed)
         head_lacks = _lack_credentials(await self.head.start_errors())
@@ -319,9 +319,6 @@ class Orchestrator:
         starts = {case: self.runner.collector.next_repeat(case, group.name) for case in runs}
         repeats = {case: range(starts[case], starts[case] + count) for case, count in runs.items()}
         return list(self.plan.further(repeats, purpose, group.name))
-
-    def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
-        self.runner.emit(RerunsPlanned(attempts, purpose, why))
 
     def _stop_at_limit(self, why: str) -> None:
         self._cut_short = why

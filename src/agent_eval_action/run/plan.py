@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +12,7 @@ from agent_eval_action.baseline.records import definition
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.formats import case_digest
+from agent_eval_action.results.base import json_digest, text_digest
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose, ScoreStatus
@@ -25,7 +24,7 @@ def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
     if case.conversation_scenario is None:
         return digest
     user = simulator_digest(case.conversation_scenario, simulator)
-    return hashlib.sha256(f"{digest} {user}".encode()).hexdigest()[: len(digest)]
+    return text_digest(f"{digest} {user}")
 
 
 def applies(criterion: Criterion, case: EvalCase) -> bool:
@@ -62,6 +61,16 @@ class PlannedSet:
     def scored_by(self) -> tuple[Criterion, ...]:
         """The criteria that are applied: all but those this run leaves out."""
         return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether scoring waits for a judge or for a metric function of the user's."""
+        return any(criterion.waits for criterion in self.scored_by)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The digests of the criteria by their names."""
+        return {info.name: info.digest for info in self.infos}
 
     def case_key(self, item: PlannedCase) -> CaseKey:
         return CaseKey(self.agent, self.key, item.case.eval_id)
@@ -107,8 +116,7 @@ class Plan:
             + [[item.case.eval_id, item.digest] for item in planned.cases]
             for planned in self.sets
         ]
-        text = json.dumps([self.repeats, sets], ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return json_digest([self.repeats, sets])
 
     def part(self, cases: Container[CaseKey], repeats: int | None = None) -> Plan:
         """The plan of these cases alone."""

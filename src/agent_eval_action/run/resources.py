@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.agents import AGENTS
-from agent_eval_action.agents.adk import AdkAgent, runtime_spec
+from agent_eval_action.agents.adk import WorkerAgent, runtime_spec
 from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.agents_cli import FunctionMetric
@@ -90,14 +90,14 @@ def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, env
 def expect_sessions(head: AgentGroup, plan: Plan) -> None:
     """Tell each agent how many sessions there will be: none of its workers is to have nothing to do."""
     for name, driver in head.drivers.items():
-        if isinstance(driver, AdkAgent):
+        if isinstance(driver, WorkerAgent):
             driver.sessions = plan.repeats * sum(len(planned.run) for planned in plan.sets if planned.agent == name)
 
 
 async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> None:
     """Wait until these agents have chosen interpreters, which the base's may share where all run as one user."""
     drivers = [driver for name, driver in head.drivers.items() if name in names]
-    sharing = [driver for driver in drivers if isinstance(driver, AdkAgent) and driver.spec.sandboxes is None]
+    sharing = [driver for driver in drivers if isinstance(driver, WorkerAgent) and driver.spec.sandboxes is None]
     await asyncio.gather(*(driver.wait_for_interpreter() for driver in sharing))
 
 
@@ -113,7 +113,7 @@ def make_base_driver(
     if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
-    servers = current.servers if isinstance(current, AdkAgent) else None
+    servers = current.servers if isinstance(current, WorkerAgent) else None
     if agent.command and head.sandboxes is not None:
         interpreter = _outside(agent.python, settings.workspace, workspace)
     else:
@@ -130,11 +130,14 @@ def _base_interpreter(
 
     ``current``: the driver of the change's agent.
     """
-    if isinstance(current, AdkAgent) and current.spec.sandboxes is not None:
+    if isinstance(current, WorkerAgent) and current.spec.sandboxes is not None:
         return _outside(agent.python, base.settings.workspace, workspace)
-    here = AgentFolder(_in_checkout(current, agent, base, workspace), base.settings.workspace.resolve())
-    there = AgentFolder(agent.path.resolve(), workspace.resolve())
-    python = current.python if isinstance(current, AdkAgent) else _python_of_programs(agent, here)
+    checkout, there = base.settings.workspace.resolve(), AgentFolder(agent.path.resolve(), workspace.resolve())
+    if isinstance(current, WorkerAgent):
+        here, python = AgentFolder(current.spec.path.resolve(), checkout), current.python
+    else:
+        here = AgentFolder(checkout / there.folder.relative_to(there.workspace), checkout)
+        python = _python_of_programs(agent, here)
     if python is None:
         return None
     marker = python.parent.parent / "pyvenv.cfg"
@@ -142,13 +145,6 @@ def _base_interpreter(
     if inside and base.brought_along(base.settings.workspace / marker.relative_to(here.workspace)):
         return None
     return None if reason_env_not_reusable(python, here, there, environ) else python
-
-
-def _in_checkout(current: AgentDriver | None, agent: AgentSettings, base: BaseCommit, workspace: Path) -> Path:
-    """Return the folder of the change's agent, whose counterpart in the base's tree is the folder of ``agent``."""
-    if isinstance(current, AdkAgent):
-        return current.spec.path.resolve()
-    return base.settings.workspace.resolve() / agent.path.resolve().relative_to(workspace.resolve())
 
 
 def _python_of_programs(agent: AgentSettings, here: AgentFolder) -> Path | None:
@@ -293,7 +289,7 @@ class ResourceOpener:
             # what the change adds decides nothing: beside the base's it runs as the change's agent
             role: Role = "head" if base else "metrics"
             context = DriverContext(agent, self.settings, self.environ, self.settings.workspace, self.sandboxes, role)
-            known = driver if isinstance(driver, AdkAgent) else None
+            known = driver if isinstance(driver, WorkerAgent) else None
             own = MetricFunctions(
                 runtime_spec(context), lambda: known.python if known else None, known.servers if known else None
             )

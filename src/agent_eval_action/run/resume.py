@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.options import AGENT_ENTRY, OPTIONS
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
-from agent_eval_action.folders import OutputFolder, real_path, relative
+from agent_eval_action.folders import OutputFolder, open_file, real_path, relative
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
+from agent_eval_action.results.base import json_digest
 from agent_eval_action.results.run_result import (
     AgentConditions,
     Attempt,
@@ -51,7 +50,7 @@ def attempt_provenance(
     """
     excluded = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
     code = _code_digest(settings.workspace, environ, excluded)
-    judges = _digest([settings.llm.openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
+    judges = json_digest([settings.llm.openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
     found = {}
     for agent in agents:
         env = {
@@ -63,14 +62,14 @@ def attempt_provenance(
         recording = _file_digest(agent.recording / ATTEMPTS) if agent.recording is not None else ""
         comparable = {"path": path, "recording": recording, "env": [sorted(agent.env), env]}
         decisive = [option.name for option in AGENT_ENTRY.values() if option.info.decides_answers]
-        digest = _digest({name: comparable.get(name, getattr(agent, name)) for name in decisive})
+        digest = json_digest({name: comparable.get(name, getattr(agent, name)) for name in decisive})
         found[agent.name] = Provenance(code=code, settings=digest, judges=judges)
     return found
 
 
 def environment_digest(conditions: AgentConditions) -> str:
     """Return the digest of the environment an agent has started in."""
-    return _digest([conditions.python, conditions.adk_version, conditions.packages_digest])
+    return json_digest([conditions.python, conditions.adk_version, conditions.packages_digest])
 
 
 def tracked_digest(settings: Settings, environ: Mapping[str, str]) -> str:
@@ -111,18 +110,10 @@ def _file_digest(path: Path) -> str:
     try:
         if path.is_symlink():
             return f"link {path.readlink()}"
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_file(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
@@ -147,11 +138,13 @@ class PreviousAttempts:
     """Attempts of an earlier run that still hold: the case is defined the same, and the agent did answer.
 
     Re-runs and attempts of the base commit's agent are among them; the latter are looked up with their commit.
-    ``current`` is the provenance of each agent now. ``outdated`` counts attempts by agent and what changed.
+    ``current`` is the provenance of each agent now. ``unaffected``: agents that no changed file of the checkout
+    concerns. ``outdated`` counts attempts by agent and what changed.
     """
 
     current: Mapping[str, Provenance] = field(default_factory=dict)
     workspace: Path | None = None
+    unaffected: frozenset[str] = frozenset()
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
     _places: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict, init=False)
 
@@ -196,7 +189,8 @@ class PreviousAttempts:
             if attempt.error is not None or digests.get(attempt.key.case_key) != attempt.case_digest:
                 continue
             now, then = self.current.get(attempt.agent), attempt.provenance
-            if now is not None and attempt.arm == "head" and now.code != then.code:
+            other_code = now is not None and now.code != then.code and attempt.agent not in self.unaffected
+            if other_code and attempt.arm == "head":
                 self.outdated[attempt.agent, "files of the checkout changed"] += 1
             elif now is not None and now.settings != then.settings:
                 self.outdated[attempt.agent, "the agent's settings changed"] += 1
@@ -217,8 +211,9 @@ def load_previous_attempts(
     current: Mapping[str, Provenance] | None = None,
     *,
     workspace: Path | None = None,
+    unaffected: frozenset[str] = frozenset(),
 ) -> PreviousAttempts:
-    """Index the run in ``folder``. ``current``: the provenance of each agent now.
+    """Index the run in ``folder``. ``current``: the provenance of each agent now; ``unaffected`` as there.
 
     A transcript in ``out``, which is about to be written, is moved aside first; ``discard_previous_attempts`` removes
     it when the new run is complete, so that a crash in between loses nothing.
@@ -242,7 +237,7 @@ def load_previous_attempts(
             path = out.path / _PREVIOUS
             hint = "free disk space, or choose another folder with --out"
             raise OutputError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
-    previous, digests = PreviousAttempts(current or {}, workspace), dict(plan.digests())
+    previous, digests = PreviousAttempts(current or {}, workspace, unaffected), dict(plan.digests())
     for name in (_PREVIOUS, ATTEMPTS):
         if source.holds(name):
             previous.add_file(source.path / name, digests)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_base, without_accepted, without_control
+from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import Comparison, compare, decide
 from agent_eval_action.gate.broken_code import broken_code, next_check
@@ -16,7 +16,7 @@ from agent_eval_action.gate.pairs import GateRules, GateState
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
-from agent_eval_action.run.models import NOT_MEASURED, MissingCredentials
+from agent_eval_action.run.models import NOT_MEASURED
 
 _MEASURED_BASE: Final = "the base commit, run beside"
 
@@ -26,8 +26,8 @@ class RunGate:
     """Asks the pure code of the gate about one run.
 
     ``adaptive``: what got worse is run again. ``may_lack_credentials``: cases that cannot be asked for want of
-    credentials are left out; ``withheld`` says why the CI system gave the run no secrets, and ``missing`` which
-    models cannot be asked.
+    credentials are left out; ``withheld`` says why the CI system gave the run no secrets, and ``missing`` what
+    models lack that cannot be asked.
     """
 
     settings: Settings
@@ -35,7 +35,7 @@ class RunGate:
     adaptive: bool = False
     may_lack_credentials: bool = False
     withheld: str = ""
-    missing: MissingCredentials = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     _last: list[tuple[RunResult, Comparison]] = field(default_factory=list, init=False)
 
     @property
@@ -57,7 +57,7 @@ class RunGate:
         step = next_step(state, rules)
         if not isinstance(step, Stop):
             return replace(step, why=describe_step(step, state))
-        return next_check(result, rules, control=control) or step
+        return next_check(result, rules, control=control, without=comparison.cases_set_aside) or step
 
     def without_unanswered(self, result: RunResult) -> RunResult:
         """Return the result with cases that lack credentials marked as not measured."""
@@ -95,23 +95,21 @@ def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
     """
     known = {*result.base.lacking, *result.base.unavailable_agents} if result.base else set()
     return tuple(
-        CaseKey(eval_set.agent, eval_set.eval_set, case.case)
-        for eval_set in result.sets
-        if eval_set.agent not in known
-        for case in eval_set.cases
-        if not case.control and _missing_message(case.attempts)
+        key
+        for key, case in result.keyed_cases()
+        if key.agent not in known and not case.control and _missing_message(case.attempts)
     )
 
 
-def _mark_unanswered(result: RunResult, withheld: str, missing: MissingCredentials) -> RunResult:
+def _mark_unanswered(result: RunResult, withheld: str, missing: Iterable[str]) -> RunResult:
     """Return the result with cases that could not be asked at all, for want of the agent's credentials, not measured.
 
     A case of which any attempt was answered stays as it is: there credentials were not what was missing.
     ``withheld``: why CI gave the run no secrets, "" where it gave them; then a case is left out only if the base
-    commit's agent could not answer it either. ``missing``: models that judges would have asked. Pure.
+    commit's agent could not answer it either. ``missing``: what models lack that judges would have asked. Pure.
     """
     reasons = {id(case): _missing_message(case.attempts) for eval_set in result.sets for case in eval_set.cases}
-    messages = tuple(dict.fromkeys(filter(None, (*missing.values(), *reasons.values()))))
+    messages = tuple(dict.fromkeys(filter(None, (*missing, *reasons.values()))))
     if not messages:
         return result
     conditions = result.conditions.model_copy(update={"withheld": withheld, "lacking": messages})

@@ -60,16 +60,13 @@ class AttemptScorer:
     def on_turn(self, turns: Sequence[Invocation]) -> None:
         """Start scoring the newest of these turns by the criteria that score turn by turn."""
         self.on_answer()
+        if not self.planned.planned_set.waits:
+            return
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.scored_by:
-            if isinstance(criterion, TurnCriterion) and criterion.waits and _applies(criterion, sample):
+            if criterion.waits and isinstance(criterion, TurnCriterion) and _applies(criterion, sample):
                 tasks = self._turn_scores.setdefault(criterion.name, [])
                 tasks.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
-
-    @property
-    def waits(self) -> bool:
-        """Whether scoring waits for a judge or for a metric function of the user's."""
-        return any(criterion.waits for criterion in self.planned.planned_set.scored_by)
 
     async def reset(self) -> None:
         """Cancel the scoring of turns: the attempt is retried, or its scores are not needed."""
@@ -89,18 +86,18 @@ class AttemptScorer:
         if attempt.error is not None:
             await self.reset()
             return attempt.model_copy(update={"scores": ()})
-        digests = {info.name: info.digest for info in self.planned.planned_set.infos}
+        digests = self.planned.planned_set.digests
         previous = {
             score.criterion: score
             for score in attempt.scores
             if score.score is not None and score.digest and score.digest == digests.get(score.criterion)
         }
         sample = self._sample(attempt.turns, attempt.final_session_state)
-        criteria = self.planned.planned_set.scored_by
-        scoring = [self._score(criterion, sample, previous) for criterion in criteria]
+        planned_set = self.planned.planned_set
+        scoring = [self._score(criterion, sample, previous) for criterion in planned_set.scored_by]
         try:
             # a task each only where they wait for somebody: starting one takes as long as scoring
-            scores = await asyncio.gather(*scoring) if self.waits else [await score for score in scoring]
+            scores = await asyncio.gather(*scoring) if planned_set.waits else [await score for score in scoring]
         finally:
             await self.reset()
         marked = (score.model_copy(update={"digest": digests.get(score.criterion, "")}) for score in scores)
@@ -124,8 +121,8 @@ class AttemptScorer:
 
     async def _new_score(self, criterion: Criterion, sample: Sample) -> CriterionScore:
         """Use the turn scores made while the conversation went on; a recording or a kept attempt has none yet."""
-        tasks = self._turn_scores.get(criterion.name, [])
-        if not isinstance(criterion, TurnCriterion) or not tasks or len(tasks) != len(sample.actual):
+        tasks = self._turn_scores.get(criterion.name)
+        if not tasks or not isinstance(criterion, TurnCriterion) or len(tasks) != len(sample.actual):
             return await criterion.score(sample)
         if reason := sample.unmeasurable():
             return criterion.no_score(ScoreStatus.ERROR, reason)

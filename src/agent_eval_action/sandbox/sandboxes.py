@@ -15,10 +15,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agent_eval_action.folders import open_below, real_path
-from agent_eval_action.sandbox.google_tokens import GoogleTokens, serve_google_tokens
+from agent_eval_action.folders import OutputFolder, open_file, real_path
 from agent_eval_action.sandbox.permissions import close_paths, find_open_paths, paths_to_close
 from agent_eval_action.sandbox.tree import TreeCopy
 from agent_eval_action.sandbox.users import (
@@ -28,6 +27,9 @@ from agent_eval_action.sandbox.users import (
     kill_processes_of,
     no_new_privileges,
 )
+
+if TYPE_CHECKING:
+    from agent_eval_action.sandbox.google_tokens import GoogleTokens
 
 Role = Literal["head", "base", "metrics"]
 Level = Literal["info", "warning"]
@@ -189,7 +191,7 @@ def open_sandboxes(
     ``ours`` are folders that hold what we write: closed, and in no copy.
     """
     mode = environ.get(ISOLATION_VARIABLE, "")
-    if reason := _reason_not_isolated(mode):
+    if reason := reason_not_isolated(environ):
         say(f"the agent runs as the user of this process and sees its files: {reason}", "info")
         return None
     workspace = workspace.resolve()
@@ -215,12 +217,16 @@ def open_sandboxes(
     say(f"the agent runs as uid {uid} on a copy of the checkout; what it writes there is not kept", "info")
     if left_open:
         say(f"not closed to the agent, whose uid can open it: {', '.join(left_open)}", "warning")
+    from agent_eval_action.sandbox.google_tokens import serve_google_tokens  # noqa: PLC0415 - an HTTP server, for few
+
     served = frozenset(user.uid for user in users.values())
     tokens = serve_google_tokens(environ, served, lambda text: say(text, "warning"))
     return Sandboxes(root, workspace, users, installers, environ, closed, root != _IN_CONTAINER, tokens)
 
 
-def _reason_not_isolated(mode: str) -> str:
+def reason_not_isolated(environ: Mapping[str, str]) -> str:
+    """Why no agent gets a uid of its own; "" where it is tried."""
+    mode = environ.get(ISOLATION_VARIABLE, "")
     if mode == "off":
         return f"{ISOLATION_VARIABLE} is off"
     if os.geteuid() != 0:
@@ -267,12 +273,11 @@ def read_certificates(path: Path, workspace: Path) -> bytes | None:
         if not path.is_relative_to(workspace):
             path = real_path(path)
         if path.is_relative_to(workspace):
-            descriptor = open_below(str(path), str(workspace), os.O_RDONLY | os.O_CLOEXEC)
+            opened = OutputFolder(workspace, workspace).read(path.relative_to(workspace).as_posix())
         else:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _BUNDLE_BYTES:
+            opened = open_file(path)
+        with opened as file:
+            if os.fstat(file.fileno()).st_size > _BUNDLE_BYTES:
                 return None
             certificates = b"\n".join([*_CERTIFICATE.findall(file.read(_BUNDLE_BYTES)), b""])
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates.decode("ascii"))

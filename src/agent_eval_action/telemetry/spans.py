@@ -1,7 +1,7 @@
 """One span, whoever made it: what kind of work it is, and its fields under the names that instrumentations use.
 
 Known are OpenTelemetry's conventions for generative AI (current and former), ADK's own attributes, OpenInference and
-OpenLLMetry (``traceloop.*``).
+OpenLLMetry (``traceloop.*``) and LangSmith (``langsmith.*``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal
 
 SpanKind = Literal["tool", "model", "agent", ""]
@@ -34,6 +35,7 @@ _ARGUMENTS: Final = (
     "tool_call.function.arguments",
     "input.value",
     "traceloop.entity.input",
+    "gen_ai.prompt",
 )
 _RESULTS: Final = (
     "gcp.vertex.agent.tool_response",
@@ -42,9 +44,11 @@ _RESULTS: Final = (
     "tool_response",
     "output.value",
     "traceloop.entity.output",
+    "gen_ai.completion",
 )
 _CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
 _AGENTS: Final = ("gen_ai.agent.name", "agent.name", "graph.node.id", "traceloop.entity.name")
+_CONVERSATIONS: Final = ("gen_ai.conversation.id", "gcp.vertex.agent.session_id", "session.id")
 _MODELS: Final = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
 _TOKENS_IN: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 _TOKENS_OUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
@@ -52,6 +56,7 @@ _INDEXED: Final = re.compile(
     r"(?:llm\.output_messages\.(\d+)\.message\.tool_calls\.(\d+)\.tool_call\."
     r"|gen_ai\.completion\.(\d+)\.tool_calls\.(\d+)\.)(id|name|arguments|function\.name|function\.arguments)"
 )
+_LANGCHAIN: Final = ("generations", "kwargs")
 _PARSED_BYTES: Final = 1_000_000
 _ANSWER_DEPTH: Final = 8
 _ID_DEPTH: Final = 3
@@ -67,9 +72,12 @@ class TracedCall:
     result: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TraceSpan:
-    """A finished span. Times are nanoseconds since the epoch; ``events`` are names with attributes, log records too."""
+    """A finished span. Times are nanoseconds since the epoch; ``events`` are names with attributes, log records too.
+
+    Ids are lower-case hexadecimal, ``parent_id`` is "" for none, ``trace_id`` also where only one trace is there.
+    """
 
     name: str
     span_id: str
@@ -78,6 +86,7 @@ class TraceSpan:
     end: int
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    trace_id: str = ""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> TraceSpan:
@@ -92,7 +101,7 @@ class TraceSpan:
             events=tuple((str(name), dict(attributes)) for name, attributes in values.get("events") or ()),
         )
 
-    @property
+    @cached_property
     def kind(self) -> SpanKind:
         """What kind of work it is; "" for a step that only holds others."""
         known = self.attributes
@@ -106,10 +115,20 @@ class TraceSpan:
         is_model = "gcp.vertex.agent.llm_request" in known or (is_model and _first(known, _MODELS) is not None)
         return "model" if is_model else ""
 
-    @property
+    @cached_property
     def agent(self) -> str:
         """The agent that this span names; "" if none."""
         return str(_first(self.attributes, _AGENTS[: None if self.kind == "agent" else 2]) or "")
+
+    @property
+    def is_langsmith(self) -> bool:
+        """Whether LangSmith's client made it."""
+        return "langsmith.span.kind" in self.attributes
+
+    @property
+    def conversation(self) -> str:
+        """The id of the conversation that it is part of; "" if it names none."""
+        return str(_first(self.attributes, _CONVERSATIONS) or "")
 
     @property
     def model(self) -> str:
@@ -122,9 +141,13 @@ class TraceSpan:
         tokens_in, tokens_out = _first(self.attributes, _TOKENS_IN), _first(self.attributes, _TOKENS_OUT)
         return _count(tokens_in), _count(tokens_out)
 
+    @cached_property
+    def tool_name(self) -> str:
+        """The name of a tool's span."""
+        return str(_first(self.attributes, _TOOL_NAMES) or re.sub(r"^(execute_tool|tools/call) ", "", self.name))
+
     def tool_call(self) -> TracedCall:
         """The call of a tool's span."""
-        name = str(_first(self.attributes, _TOOL_NAMES) or re.sub(r"^(execute_tool|tools/call) ", "", self.name))
         arguments, result = _first(self.attributes, _ARGUMENTS), _first(self.attributes, _RESULTS)
         for event, attributes in self.events:
             if event in {"gen_ai.tool.message", "gen_ai.choice"}:
@@ -133,7 +156,7 @@ class TraceSpan:
         parsed = None if result is None else _mapping(result, "result")
         if not call_id and parsed is not None:
             call_id = str(_found(parsed, "tool_call_id") or "")
-        return TracedCall(name, None if arguments is None else _mapping(arguments, "input"), call_id, parsed)
+        return TracedCall(self.tool_name, None if arguments is None else _mapping(arguments, "input"), call_id, parsed)
 
     def model_calls(self) -> tuple[TracedCall, ...]:
         """The calls that a model's span asked for, in the model's order."""
@@ -142,15 +165,17 @@ class TraceSpan:
     def _model_calls(self) -> Iterator[TracedCall]:
         known = self.attributes
         if (messages := known.get("gen_ai.output.messages")) is not None:
-            yield from _calls_in(_parsed(messages))
+            yield from _calls_in(parsed(messages))
         elif (answer := known.get("gcp.vertex.agent.llm_response")) is not None:
-            yield from _calls_in(_parsed(answer))
+            yield from _calls_in(parsed(answer))
         elif indexed := _indexed(known):
             yield from (_call(fields) for fields in indexed)
+        elif (answer := known.get("gen_ai.completion")) is not None:
+            yield from _calls_in(parsed(answer))
         else:
             for event, attributes in self.events:
                 if event in {"gen_ai.choice", "gen_ai.assistant.message", "gen_ai.client.inference.operation.details"}:
-                    yield from (call for value in attributes.values() for call in _calls_in(_parsed(value)))
+                    yield from (call for value in attributes.values() for call in _calls_in(parsed(value)))
 
 
 def _calls_in(value: Any, depth: int = 0) -> Iterator[TracedCall]:
@@ -167,7 +192,7 @@ def _calls_in(value: Any, depth: int = 0) -> Iterator[TracedCall]:
         ):
             yield _call(value)
         else:
-            for key in ("parts", "content", "tool_calls", "message", "body", "candidates", "choices"):
+            for key in ("parts", "content", "tool_calls", "message", "body", "candidates", "choices", *_LANGCHAIN):
                 yield from _calls_in(value.get(key), depth + 1) if depth < _ANSWER_DEPTH else ()
 
 
@@ -197,12 +222,15 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """A text as the JSON it holds, or as the Python value that older instrumentations print; else the text."""
     if not isinstance(value, str) or len(value) > _PARSED_BYTES:
         return value
     try:
-        return json.loads(value)
+        found = json.loads(value, parse_constant=str)
+        # An escape may be half a surrogate pair, which no file can hold.
+        halved = "\\ud" in value.lower()
+        return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")) if halved else found
     except (ValueError, RecursionError):
         pass
     try:
@@ -212,7 +240,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:
-    found = _parsed(value)
+    found = parsed(value)
     return {str(name): item for name, item in found.items()} if isinstance(found, dict) else {key: found}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +20,11 @@ from agent_eval_action.results.evalset import (
 )
 from agent_eval_action.telemetry.spans import TracedCall, TraceSpan
 
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100
+_UNCAPTURED = (
+    "the spans of its tool calls have no arguments: have its instrumentation capture content "
+    "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+)
 
 
 @dataclass
@@ -32,12 +38,14 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         by_id = {span.span_id: span for span in self.spans}
-        for span in sorted(self.spans, key=lambda span: (span.start, span.end)):
+        instrumented = [span for span in self.spans if not span.is_langsmith]
+        # LangSmith's client is switched on by variables alone: what an instrumentation has made comes first.
+        counted = instrumented if any(span.kind in {"tool", "model"} for span in instrumented) else self.spans
+        for span in sorted(counted, key=lambda span: (span.start, span.end)):
             ancestors = list(_ancestors(span, by_id))
             if span.kind == "tool":
                 # MCP's client has a span of its own inside that of the framework
-                name = span.tool_call().name
-                if not any(outer.kind == "tool" and outer.tool_call().name == name for outer in ancestors):
+                if not any(outer.kind == "tool" and outer.tool_name == span.tool_name for outer in ancestors):
                     self.tools.append(span)
             elif span.kind == "model" and not any(outer.kind == "model" for outer in ancestors):
                 self.models.append(span)
@@ -52,14 +60,14 @@ class Trajectory:
     def added_to(self, turn: Invocation) -> Invocation:
         """The turn with these calls, tokens and times, where it has none of its own."""
         update: dict[str, Any] = {}
-        data = turn.intermediate_data
-        events = data.invocation_events if isinstance(data, InvocationEvents) else ()
-        has_usage = any(event.usage_metadata for event in events)
+        has_usage = any(event.usage_metadata for event in turn.events)
         traced = [] if turn.tool_calls() else list(self._call_events())
+        if traced and any(call.args is None for call, _ in self.calls):
+            update["uncaptured"] = _UNCAPTURED
         if not has_usage:
             traced += self._usage_events()
         if traced:
-            update["intermediate_data"] = InvocationEvents(invocation_events=(*traced, *events))
+            update["intermediate_data"] = InvocationEvents(invocation_events=(*traced, *turn.events))
         if not turn.spans and (timeline := self._timeline(turn)):
             update["spans"] = timeline
             model, tool = (_union(timeline, kinds) for kinds in (("model",), ("model", "tool")))
@@ -93,7 +101,7 @@ class Trajectory:
         began = turn.creation_timestamp
         found = [
             *(("model", span.agent or span.model, span, span.tokens) for span in self.models),
-            *(("tool", span.tool_call().name, span, (None, None)) for span in self.tools),
+            *(("tool", span.tool_name, span, (None, None)) for span in self.tools),
         ]
         return tuple(
             Span(
@@ -108,34 +116,57 @@ class Trajectory:
         )
 
 
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A call that a model asked for: ``place`` is when its answer ended, and the call's number in it."""
+
+    place: tuple[int, int]
+    call: TracedCall
+    ran: bool = False
+
+
 def _in_order(tools: Sequence[TraceSpan], models: Sequence[TraceSpan]) -> list[tuple[TracedCall, TraceSpan]]:
     """Calls that ran, in the order in which models asked for them: tools that run side by side start in any order."""
-    asked = [((span.end, at), call) for span in models for at, call in enumerate(span.model_calls())]
+    asked = [_Asked((span.end, at), call) for span in models for at, call in enumerate(span.model_calls())]
+    alike: dict[tuple[str, ...], deque[_Asked]] = defaultdict(deque)
+    for one in sorted(asked, key=lambda one: one.place):
+        for key in _likenesses(one.call):
+            alike[key].append(one)
     placed: list[tuple[tuple[int, int], TracedCall, TraceSpan]] = []
     for span in tools:
         call = span.tool_call()
-        before = [each for each in asked if each[0][0] <= span.start]
-        match = _match(call, before) or _match(call, asked)
-        if match is None:
+        first = [found for key in _likenesses(call) if (found := _first_left(alike.get(key)))]
+        wanted = next((one for one in first if one.place[0] <= span.start), next(iter(first), None))
+        if wanted is None:
             placed.append(((span.start, 0), call, span))
             continue
-        asked.remove(match)
-        place, wanted = match
-        args = wanted.args if call.args is None else call.args
-        placed.append((place, replace(call, call_id=call.call_id or wanted.call_id, args=args), span))
+        wanted.ran = True
+        args = wanted.call.args if call.args is None else call.args
+        placed.append((wanted.place, replace(call, call_id=call.call_id or wanted.call.call_id, args=args), span))
     return [(call, span) for _, call, span in sorted(placed, key=lambda each: each[0])]
 
 
-_Asked = tuple[tuple[int, int], TracedCall]
+def _likenesses(call: TracedCall) -> Iterator[tuple[str, ...]]:
+    """What a call that a model asked for and one that ran have in common, the surest first."""
+    if call.call_id:
+        yield ("id", call.name, call.call_id)
+    yield ("arguments", call.name, json.dumps(_alike(call.args), sort_keys=True, default=str))
+    yield ("name", call.name)
 
 
-def _match(call: TracedCall, asked: Iterable[_Asked]) -> _Asked | None:
-    """What a model asked for that this call carries out: by id, else by name and arguments, else by name."""
-    named = [each for each in asked if each[1].name == call.name]
-    if call.call_id and (same := [each for each in named if each[1].call_id == call.call_id]):
-        return same[0]
-    equal = [each for each in named if each[1].args == call.args]
-    return next(iter(equal or named), None)
+def _alike(value: Any) -> Any:
+    """The value with whole numbers as such: a framework may make 2.0 of the 2 that its model wrote."""
+    if isinstance(value, dict):
+        return {name: _alike(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_alike(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _first_left(queue: deque[_Asked] | None) -> _Asked | None:
+    while queue and queue[0].ran:
+        queue.popleft()
+    return queue[0] if queue else None
 
 
 def _ancestors(span: TraceSpan, by_id: Mapping[str, TraceSpan]) -> Iterator[TraceSpan]:
@@ -163,16 +194,6 @@ def _union(spans: Iterable[Span], kinds: Sequence[str]) -> float:
     return total
 
 
-def uncaptured(turn: Invocation) -> str:
-    """What the spans of a turn do not say, and the switch that is off; "" if nothing is missing."""
-    if all(call.args is not None for call in turn.tool_calls()):
-        return ""
-    return (
-        "the spans of its tool calls have no arguments, which are not scored then; "
-        "switch on that its instrumentation captures content (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
-    )
-
-
 def with_trace(turn: Invocation, spans: Iterable[Mapping[str, Any]]) -> Invocation:
-    """A turn with what its spans say. Raises KeyError, TypeError or ValueError for what are no spans."""
+    """A turn with what a worker's spans say. Raises KeyError, TypeError or ValueError for what are none."""
     return Trajectory([TraceSpan.read(span) for span in spans]).added_to(turn)

@@ -39,10 +39,34 @@ MODULES = (
     "google.adk.sessions.in_memory_session_service",
     "google.adk.tools.agent_tool",
     "google.adk.tools.function_tool",
+    "google.adk.tools.google_search_tool",
+    "google.adk.tools.vertex_ai_search_tool",
     "google.adk.utils.streaming_utils",
+    "google.adk.workflow._llm_agent_wrapper",
+    "google.adk.workflow._workflow",
+    "google.adk.workflow.utils._workflow_graph_utils",
     "google.auth.aio.credentials",
     "httpcore",
     "opentelemetry.propagate",
+)
+# Models of google.genai.types that every conversation validates. It builds each at its first use: once for all workers.
+TYPES = (
+    "AudioTranscriptionConfig",
+    "Candidate",
+    "Content",
+    "FunctionCall",
+    "FunctionDeclaration",
+    "FunctionResponse",
+    "GenerateContentConfig",
+    "GenerateContentResponse",
+    "GenerateContentResponseUsageMetadata",
+    "HttpOptions",
+    "HttpResponse",
+    "HttpRetryOptions",
+    "LiveConnectConfig",
+    "Tool",
+    "UserContent",
+    "_GenerateContentParameters",
 )
 
 
@@ -177,6 +201,10 @@ def _import_adk() -> tuple[bytes, bool]:
         for name in MODULES:
             with contextlib.suppress(ModuleNotFoundError):  # each exists in some versions
                 importlib.import_module(name)
+        types = importlib.import_module("google.genai.types")
+        for name in TYPES:
+            with contextlib.suppress(AttributeError):
+                getattr(types, name).model_rebuild()
     except BaseException:  # noqa: BLE001 - whatever an import raises
         refused = True
     sys.path[:] = ours

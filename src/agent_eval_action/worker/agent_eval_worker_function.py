@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from agent_eval_worker_errors import WorkerError, describe, last_lines
-from agent_eval_worker_plugin import Turn
+from agent_eval_worker_errors import WorkerError
 from agent_eval_worker_protocol import encode
 from agent_eval_worker_telemetry import SpanCollector, as_frame
+from agent_eval_worker_turn import Conversation, Turn
 
 THREADS = 256
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
@@ -76,34 +76,16 @@ class FunctionFactory:
         return FunctionConversation(request["s"], self, FunctionSession(request))
 
 
-class FunctionConversation:
+class FunctionConversation(Conversation):
     """One conversation with the function, turn by turn."""
 
     def __init__(self, name: str, factory: FunctionFactory, session: FunctionSession) -> None:
-        self.turn: Turn | None = None
-        self._name = name
+        super().__init__(name)
         self._factory = factory
         self._session = session
 
-    async def make_turn(self, content: dict[str, Any]) -> bytes | None:
-        """The frame of a turn, or of its error. None: the turn was given up and answered."""
-        self.turn = turn = Turn(asyncio.current_task())
-        try:
-            frame = await self._call(content)
-        except asyncio.CancelledError as error:
-            kind, message = "timeout", ""
-            if turn.timed_out_at is None:
-                kind, message = "died", "the turn was cancelled from inside the agent's process"
-            frame = self._error({"kind": kind, "message": message, "traceback": last_lines(error)})
-        except BaseException as error:  # noqa: BLE001 - whatever a function raises is that case's error
-            frame = self._error(describe(error))
-        self.turn = None
-        return None if turn.answered else frame
-
-    def _error(self, error: dict[str, str]) -> bytes:
-        return encode({"ev": "turn", "s": self._name, "error": error})
-
-    async def _call(self, content: dict[str, Any]) -> bytes:
+    async def run_turn(self, turn: Turn, content: dict[str, Any]) -> bytes:
+        del turn  # nothing is seen of what the function does
         session, factory = self._session, self._factory
         session.content = content
         asked = _as_messages(content, user=True)
@@ -124,7 +106,7 @@ class FunctionConversation:
             session.messages += _as_messages(event["c"], user=False)
         frame = {
             "ev": "turn",
-            "s": self._name,
+            "s": self.name,
             "details": {},
             "started_at": started_at,
             "seconds": [total, total, 0.0],  # of what the function does inside nothing is known

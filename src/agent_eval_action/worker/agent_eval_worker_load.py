@@ -79,6 +79,27 @@ async def load(folder: Path) -> LoadedAgent:
     raise WorkerError("import", _describe_modules(modules))
 
 
+async def load_module(name: str, sub_agent: str) -> LoadedAgent:
+    """Import an agent by its module's name and choose what answers, with the errors of ADK's AgentEvaluator."""
+    module = importlib.import_module(name)
+    if not (hasattr(module, "agent") or name.endswith(".agent")):
+        raise ValueError(f"Module {name} does not have a member named `agent` or the name should endwith `.agent`.")
+    inner = getattr(module, "agent", module)
+    root, cleanup = getattr(inner, "root_agent", None), None
+    if root is None:
+        factory = getattr(inner, "get_agent_async", None)
+        if not callable(factory):
+            raise ValueError(f"Module {name} does not have a root_agent or get_agent_async method.")
+        root, cleanup = await factory()
+    chosen = root.find_agent(sub_agent) if sub_agent else root
+    if chosen is None:
+        raise ValueError(f"Sub-Agent {sub_agent!r} not found.")
+    loaded = LoadedAgent(chosen, cleanup=cleanup)
+    app = getattr(inner, "app", None)
+    loaded.app = app if _is_app(app) else None
+    return loaded
+
+
 def _import(folder: Path) -> list[ModuleType]:
     """The modules to look in: ``folder.agent`` where there is one, then the folder's package itself."""
     if "." in folder.name:

@@ -5,136 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from typing import Any
 
 from agent_eval_worker_errors import kind_of, retry_after
-from agent_eval_worker_rate import LONGEST_WAIT_S, RateEstimator, Start, backoff, seconds
+from agent_eval_worker_rate import LONGEST_WAIT_S, RateEstimator, backoff, seconds
+from agent_eval_worker_turn import Turn
 
-Interval = tuple[float, float]
 RATE_LIMITED = "rate_limited"
 MAX_ATTEMPTS = 5
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
-MAX_SPANS = 500  # of a turn, in the order in which they ended
-SHORTEST_WAIT_S = 0.01
-
-
-class TurnSpan(NamedTuple):
-    """A model call, a tool call or a wait for a model's rate; times are monotonic seconds.
-
-    ``tokens`` are those sent and received, None where the model did not report them.
-    """
-
-    kind: str
-    name: str
-    start: float
-    end: float
-    tokens: tuple[int | None, int | None] = (None, None)
-
-
-def union_seconds(intervals: list[Interval]) -> float:
-    """Seconds covered by (start, end) pairs, overlap counted once."""
-    total, counted_to = 0.0, float("-inf")
-    for start, end in sorted(intervals):
-        if end > counted_to:
-            total += end - max(start, counted_to)
-            counted_to = end
-    return total
-
-
-class Turn:
-    """A turn being made: what its callbacks saw, and how much time is charged to it."""
-
-    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
-        self.task = task
-        self.started = time.monotonic()
-        self.charged = 0.0
-        self.timed_out_at: float | None = None
-        self.timed_out_doing = ""
-        self.answered = False
-        self.details: dict[str, dict[str, Any]] = {}
-        self.requests: dict[str, Any] = {}
-        self.spans: list[TurnSpan] = []
-        self.open_model: dict[str, list[Start]] = {}
-        self.open_tool: dict[int, tuple[float, str]] = {}
-        self.throttled = 0
-        self.waiting = 0
-
-    @contextlib.contextmanager
-    def wait(self) -> Iterator[None]:
-        """A wait for the model's rate: neither the model's time nor the turn's."""
-        self.waiting += 1
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.waiting -= 1
-            if (end := time.monotonic()) - start >= SHORTEST_WAIT_S:
-                self.spans.append(TurnSpan("wait", "", start, end))
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is done but waiting for the model's rate: such time is not charged."""
-        return self.waiting > 0 and not self.open_tool and not any(self.open_model.values())
-
-    def time_out(self, now: float) -> None:
-        """Cancel the turn. What it waits for is noted before: then it waits for nothing."""
-        self.timed_out_at, doing = now, self.doing()
-        self.timed_out_doing = f"under way: {doing}" if doing else ""
-        if self.task is not None:
-            self.task.cancel()
-
-    def durations(self) -> tuple[float, float]:
-        """Seconds (model, tool): a tool's time without the model calls made inside it."""
-        model = [(span.start, span.end) for span in self.spans if span.kind == "model"]
-        tool = [(span.start, span.end) for span in self.spans if span.kind == "tool"]
-        seconds = union_seconds(model)
-        return seconds, union_seconds(model + tool) - seconds
-
-    def timeline(self) -> list[list[Any]]:
-        """The spans as the frame has them: kind, name, start and duration in seconds of the turn, tokens in and out."""
-        return [
-            [span.kind, span.name, span.start - self.started, span.end - span.start, *span.tokens]
-            for span in self.spans[:MAX_SPANS]
-        ]
-
-    def doing(self) -> str:
-        """What is under way, for the message of a turn that took too long."""
-        now = time.monotonic()
-        if self.idle:
-            return "waiting to ask a model that answers 429"
-        tools = [f"tool `{name}` for {now - start:.1f} s" for start, name in self.open_tool.values()]
-        models = [f"the model of `{name}` for {now - s[-1].time:.1f} s" for name, s in self.open_model.items() if s]
-        return ", ".join(tools or models)
-
-    def model_asked(self, agent: str, request: Any, start: Start) -> None:
-        if agent not in self.details:
-            self.requests[agent] = request
-        self.open_model.setdefault(agent, []).append(start)
-
-    def model_answered(self, agent: str, response: Any) -> None:
-        """A model call ends; one of many chunks does not end it."""
-        # Read now, not before: later callbacks change the request on its way to the model.
-        request = self.requests.pop(agent, None)
-        if request is not None:
-            self.details[agent] = details_of(request)
-        if not response.partial:
-            self.model_ended(agent, _tokens(getattr(response, "usage_metadata", None)))
-
-    def model_ended(self, agent: str, tokens: tuple[int | None, int | None] = (None, None)) -> Start | None:
-        """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
-        start = starts.pop() if (starts := self.open_model.get(agent)) else None
-        if start is not None:
-            self.spans.append(TurnSpan("model", agent, start.time, time.monotonic(), tokens))
-        return start
-
-    def tool_called(self, context: Any, name: str) -> None:
-        self.open_tool[id(context)] = (time.monotonic(), name)
-
-    def tool_ended(self, context: Any) -> None:
-        if opened := self.open_tool.pop(id(context), None):
-            self.spans.append(TurnSpan("tool", opened[1], opened[0], time.monotonic()))
 
 
 class RateLimitRetries:
@@ -190,42 +71,64 @@ class RateLimitRetries:
         return None
 
 
+call_made_in: ContextVar[str | None] = ContextVar("call_made_in", default=None)
+"""The id of the tool call that the code runs in: calls that are made side by side have a context each."""
+
+
+class Recorder:
+    """One per session, whose id is ``session_id``; ``turn`` is the turn being made.
+
+    ``rate_limit_retries``: a RateLimitRetries, or a recording that answers in the place of models.
+    """
+
+    def __init__(self, retry_options: Any, rate_limit_retries: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.turn = Turn()
+        self.session_id = ""
+        self._inner_sessions: dict[str, str | None] = {}
+        self._retry_options = retry_options
+        self._rate_limit_retries = rate_limit_retries
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        await self._rate_limit_retries.start_call(self.turn, callback_context.agent_name, llm_request)
+        if self._retry_options is not None and not _has_own_retries(_model_of(callback_context)):
+            _set_retries(llm_request, self._retry_options)
+
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+        self.turn.model_answered(callback_context.agent_name, llm_response)
+
+    async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> Any:
+        agent, model = callback_context.agent_name, _model_of(callback_context)
+        self._rate_limit_retries.record_failure(self.turn, agent, llm_request, error)
+        if _has_own_retries(model):
+            return None  # the agent's author has decided how often
+        return await self._rate_limit_retries.retry(self.turn, agent, model, llm_request, error)
+
+    async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
+        self.turn.tool_called(tool_context, tool.name)
+        call_made_in.set(tool_context.function_call_id)
+
+    async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
+        self.turn.tool_ended(tool_context)
+
+    async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Any) -> None:
+        self.turn.tool_ended(tool_context)
+
+    async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
+        # AgentTool gives its plugins to a runner of its own, in a session of its own.
+        session = invocation_context.session.id
+        if session != self.session_id:
+            # Its first event comes before it has called a tool itself.
+            self.turn.inner_event(event, self._inner_sessions.setdefault(session, call_made_in.get()))
+
+
 def make_plugin_class() -> Any:
     """The class, made once google-adk is importable."""
     from google.adk.plugins.base_plugin import BasePlugin
 
-    class RecorderPlugin(BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
-        """One per session; ``turn`` is the turn being made."""
-
-        def __init__(self, retry_options: Any, rate_limit_retries: RateLimitRetries) -> None:
-            super().__init__(name="agent_eval_recorder")
-            self.turn = Turn()
-            self._retry_options = retry_options
-            self._rate_limit_retries = rate_limit_retries
-
-        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-            await self._rate_limit_retries.start_call(self.turn, callback_context.agent_name, llm_request)
-            if self._retry_options is not None and not _has_own_retries(_model_of(callback_context)):
-                _set_retries(llm_request, self._retry_options)
-
-        async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
-            self.turn.model_answered(callback_context.agent_name, llm_response)
-
-        async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> Any:
-            agent, model = callback_context.agent_name, _model_of(callback_context)
-            self._rate_limit_retries.record_failure(self.turn, agent, llm_request, error)
-            if _has_own_retries(model):
-                return None  # the agent's author has decided how often
-            return await self._rate_limit_retries.retry(self.turn, agent, model, llm_request, error)
-
-        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
-            self.turn.tool_called(tool_context, tool.name)
-
-        async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
-            self.turn.tool_ended(tool_context)
-
-        async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Any) -> None:
-            self.turn.tool_ended(tool_context)
+    class RecorderPlugin(Recorder, BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
+        def __init__(self, retry_options: Any, rate_limit_retries: Any) -> None:
+            super().__init__(retry_options, rate_limit_retries, name="agent_eval_recorder")
 
     return RecorderPlugin
 
@@ -259,33 +162,6 @@ def make_retry_options(timeout_s: float) -> Any:
         exp_base=2.0,
         http_status_codes=[408, 500, 502, 503, 504],
     )
-
-
-def details_of(request: Any) -> dict[str, Any]:
-    """Instructions and tool declarations of a model request, as JSON types."""
-    config = getattr(request, "config", None)
-    tools = [
-        tool.model_dump(mode="json", exclude_none=True)
-        if hasattr(tool, "model_dump")
-        else {"name": getattr(tool, "__name__", type(tool).__name__)}
-        for tool in getattr(config, "tools", None) or []
-    ]
-    return {"instructions": _text(getattr(config, "system_instruction", None)), "tools": tools}
-
-
-def _text(instruction: Any) -> str:
-    if instruction is None or isinstance(instruction, str):
-        return instruction or ""
-    parts = instruction if isinstance(instruction, (list, tuple)) else getattr(instruction, "parts", None)
-    if parts:
-        return "\n".join(filter(None, map(_text, parts)))
-    return getattr(instruction, "text", None) or ""
-
-
-def _tokens(usage: Any) -> tuple[int | None, int | None]:
-    counts = [getattr(usage, f"{name}_token_count", None) for name in ("prompt", "candidates")]
-    sent, received = (count if isinstance(count, int) else None for count in counts)
-    return sent, received
 
 
 def _has_own_retries(model: Any) -> bool:

@@ -22,10 +22,11 @@ from typing import Any
 import agent_eval_worker_load as loading
 from agent_eval_worker_errors import MAX_TEXT, describe, whole_text
 from agent_eval_worker_function import FunctionFactory, load_function
-from agent_eval_worker_plugin import RateLimitRetries, Turn, make_plugin_class, make_retry_options
+from agent_eval_worker_plugin import RateLimitRetries, make_plugin_class, make_retry_options
 from agent_eval_worker_protocol import Channel, encode, flush_streams
-from agent_eval_worker_session import SessionFactory, WorkerSession
+from agent_eval_worker_session import SessionFactory
 from agent_eval_worker_telemetry import collect_spans, provide_tracers
+from agent_eval_worker_turn import Conversation, Turn
 
 # Failures of an import that no change of the code can help. ``environment`` is the interpreter's.
 NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
@@ -43,7 +44,7 @@ class Worker:
     def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
         self._init = init
-        self._sessions: dict[str, WorkerSession] = {}
+        self._sessions: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._factory: Any = None  # a SessionFactory, once the agent is loaded
         self._stop = asyncio.Event()
@@ -95,10 +96,15 @@ class Worker:
             return self._load_function(self._init["function"])
         version = loading.require_adk()
         loading.load_dotenv(folder, Path(self._init["workspace"]))
-        loaded = await loading.load(folder)
+        module = self._init.get("module")
+        loaded = await (loading.load_module(module, self._init["sub_agent"]) if module else loading.load(folder))
         plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
         limited = RateLimitRetries(self._timeout / 2)
-        self._factory = SessionFactory(loaded, lambda: plugin_class(retries, limited), self._init["frame_bytes"])
+
+        def make_plugin(replay: Any) -> Any:
+            return plugin_class(None, replay) if replay is not None else plugin_class(retries, limited)
+
+        self._factory = SessionFactory(loaded, make_plugin, self._init["frame_bytes"])
         self._channel.send(
             {
                 "ev": "ready",
@@ -156,8 +162,16 @@ class Worker:
         self._channel.send(answer)
 
     async def _on_turn(self, frame: dict[str, Any]) -> None:
-        if answer := await self._sessions[frame["s"]].make_turn(frame["content"]):
+        session = self._sessions[frame["s"]]
+        session.on_event = (lambda event: self._tell_calls(frame["s"], event)) if frame.get("tell") else None
+        if answer := await session.make_turn(frame["content"]):
             self._channel.send(answer)
+
+    def _tell_calls(self, session: str, event: Any) -> None:
+        if not event.partial:
+            for call in event.get_function_calls():
+                with contextlib.suppress(TypeError, ValueError):  # what is no JSON shows in the turn's own report
+                    self._channel.send({"ev": "call", "s": session, "name": call.name, "args": call.args})
 
     async def _on_close(self, frame: dict[str, Any]) -> None:
         session = self._sessions.pop(frame["s"], None)
@@ -201,14 +215,16 @@ class Worker:
         sessions = dict(self._sessions)
         while frame is not None:
             values = frame.f_locals
-            if isinstance(values.get("self"), WorkerSession):
+            if isinstance(values.get("self"), Conversation):
                 return next((name for name, s in sessions.items() if s is values["self"]), None)
             for name in ("invocation_context", "tool_context"):
                 found = values.get(name)
                 context = getattr(found, "_invocation_context", found)
                 service = getattr(context, "session_service", None)
                 if service is not None:
-                    return next((n for n, s in sessions.items() if s.runner.session_service is service), None)
+                    return next(
+                        (n for n, s in sessions.items() if getattr(s.runner, "session_service", None) is service), None
+                    )
             frame = frame.f_back
         return None
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from agent_eval_worker_errors import WorkerError, describe, last_lines
-from agent_eval_worker_plugin import Turn
+from agent_eval_worker_calls import OpenCalls
+from agent_eval_worker_errors import WorkerError
 from agent_eval_worker_protocol import encode, encode_model
+from agent_eval_worker_replay import REPLAY_STATE, ModelReplay, make_replay
+from agent_eval_worker_turn import Conversation, Turn
 
 MAX_EVENTS = 10_000
 
@@ -21,7 +24,7 @@ MAX_EVENTS = 10_000
 class SessionFactory:
     """What all sessions of a worker share: the agent, what makes a plugin, the limits."""
 
-    def __init__(self, loaded: Any, make_plugin: Callable[[], Any], frame_bytes: int) -> None:
+    def __init__(self, loaded: Any, make_plugin: Callable[[ModelReplay | None], Any], frame_bytes: int) -> None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
         from google.adk.events.event import Event
         from google.adk.events.event_actions import EventActions
@@ -43,23 +46,26 @@ class SessionFactory:
         self.frame_bytes = frame_bytes
         self.last_runner: Any = None
 
-    async def open(self, request: dict[str, Any]) -> WorkerSession:
+    async def open(self, request: dict[str, Any]) -> AgentConversation:
         """A session as the case asks for it; ``reset_data`` first, where the agent has it."""
         if self._loaded.reset is not None:
             done = self._loaded.reset()
             if inspect.isawaitable(done):
                 await done
-        plugin = self._make_plugin()
-        self.last_runner = runner = self._runner(request["app"], plugin)
+        replay = make_replay(request.get("replay"), self._loaded.agent)
+        plugin = self._make_plugin(replay)
+        last = replay.plugins if replay is not None else ()
+        self.last_runner = runner = self._runner(request["app"], plugin, last)
         session = await runner.session_service.create_session(
             app_name=request["app"],
             user_id=request["user"],
             state=request.get("state") or {},
             session_id=request.get("session"),
         )
+        plugin.session_id = session.id
         for event in request.get("history") or ():
             await runner.session_service.append_event(session, self._past_event(event, runner))
-        return WorkerSession(request["s"], self, runner, plugin, session)
+        return AgentConversation(request, self, runner, plugin, session, replay=replay)
 
     def _past_event(self, fields: dict[str, Any], runner: Any) -> Any:
         """An event of before the first turn. `model` is the root agent: ADK tells agents apart by their names."""
@@ -75,59 +81,57 @@ class SessionFactory:
             event.content.role = event.content.role or ("user" if author == "user" or answers else "model")
         return event
 
-    def _runner(self, app_name: str, plugin: Any) -> Any:
+    def _runner(self, app_name: str, plugin: Any, last: tuple[Any, ...]) -> Any:
         services = {name: make() for name, make in self._services.items()}
         app, agent = self._loaded.app, self._loaded.agent
         if app is not None:
             # The copy carries the App's caching and resumability; its plugins are the App's own objects.
-            changes = {"name": app_name, "plugins": [plugin, *app.plugins], "root_agent": agent}
+            changes = {"name": app_name, "plugins": [plugin, *app.plugins, *last], "root_agent": agent}
             return self._runner_class(app=app.model_copy(update=changes), **services)
         with warnings.catch_warnings():
             # The argument is deprecated in 2.x and the only one there is in 1.10.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return self._runner_class(app_name=app_name, agent=agent, plugins=[plugin], **services)
+            return self._runner_class(app_name=app_name, agent=agent, plugins=[plugin, *last], **services)
 
 
-class WorkerSession:
-    """One conversation."""
+class AgentConversation(Conversation):
+    """One conversation with ADK's agent."""
 
-    def __init__(self, name: str, factory: SessionFactory, runner: Any, plugin: Any, session: Any) -> None:
-        self.turn: Turn | None = None
+    def __init__(
+        self,
+        request: dict[str, Any],
+        factory: SessionFactory,
+        runner: Any,
+        plugin: Any,
+        session: Any,
+        *,
+        replay: ModelReplay | None,
+    ) -> None:
+        super().__init__(request["s"])
         self.runner = runner
-        self._name = name
         self._factory = factory
         self._plugin = plugin
         self._key = {"user_id": session.user_id, "session_id": session.id}
         self._app_name = session.app_name
+        self._open_calls = OpenCalls(event.get("content") or {} for event in request.get("history") or ())
+        self._replay = replay
 
-    async def make_turn(self, content: dict[str, Any]) -> bytes | None:
-        """The frame of a turn: its events and measurements, or an error. None: the turn was given up and answered."""
-        self.turn = self._plugin.turn = turn = Turn(asyncio.current_task())
-        try:
-            frame = await self._run(turn, content)
-        except asyncio.CancelledError as error:
-            kind, message = "timeout", turn.timed_out_doing
-            if turn.timed_out_at is None:
-                kind, message = "died", "the turn was cancelled from inside the agent's process"
-            frame = self._error({"kind": kind, "message": message, "traceback": last_lines(error)})
-        except BaseException as error:  # noqa: BLE001 - whatever an agent raises is that case's error
-            frame = self._error(describe(error))
-        self.turn = None
-        return None if turn.answered else frame
-
-    def _error(self, error: dict[str, str]) -> bytes:
-        return encode({"ev": "turn", "s": self._name, "error": error})
-
-    async def _run(self, turn: Turn, content: dict[str, Any]) -> bytes:
+    async def run_turn(self, turn: Turn, content: dict[str, Any]) -> bytes:
         message = self._factory.content_class.model_validate_json(json.dumps(content))
         message.role = message.role or "user"
+        if self._replay is None:
+            self._address_answers(message)
+        self._plugin.turn = turn
         limit, events, size = self._factory.frame_bytes, [], 0
         started_at, started = time.time(), time.monotonic()
-        async with contextlib.aclosing(self.runner.run_async(**self._key, new_message=message)) as stream:
+        async with contextlib.aclosing(self._events(turn, message)) as stream:
             async for event in stream:
                 events.append(_encode_event(event))
-                size += len(events[-1])
-                if size > limit:
+                self._note_calls(event)
+                if self.on_event is not None:
+                    self.on_event(event)
+                size += len(events[-1]) * (1 if self._replay is None else 2)  # what is replayed is sent whole beside it
+                if size + turn.inner_bytes > limit:
                     raise WorkerError("output", f"the turn's events are larger than {limit >> 20} MB")
                 if len(events) > MAX_EVENTS:
                     raise WorkerError("output", f"the turn has more than {MAX_EVENTS} events")
@@ -139,19 +143,46 @@ class WorkerSession:
             raise WorkerError("timeout", turn.timed_out_doing)
         head = {
             "ev": "turn",
-            "s": self._name,
+            "s": self.name,
             "details": turn.details,
             "started_at": started_at,
             "seconds": [total, *turn.durations()],
             "spans": turn.timeline(),
             "throttled": turn.throttled,
         }
+        if self._replay is not None:
+            head["raw_events"] = self._replay.take_events()
         # The events are JSON already, so they are joined, not encoded again.
-        return encode(head)[:-1] + b', "events": [' + b",".join(events) + b"]}"
+        return (
+            encode(head)[:-1] + b', "inner": [' + b",".join(turn.inner) + b'], "events": [' + b",".join(events) + b"]}"
+        )
+
+    def _note_calls(self, event: Any) -> None:
+        waiting = event.long_running_tool_ids
+        for call in event.get_function_calls() if waiting else ():
+            if call.id in waiting:
+                self._open_calls.add(call.id, call.name)
+
+    def _address_answers(self, message: Any) -> None:
+        """Give the answers of a message the ids of the calls that they are for."""
+        answers = [part.function_response for part in message.parts or () if part.function_response]
+        try:
+            found = self._open_calls.answer((answer.id, answer.name) for answer in answers)
+        except LookupError as error:
+            raise WorkerError("not_asked", str(error)) from None
+        for answer, identifier in zip(answers, found, strict=True):
+            answer.id = identifier
+
+    def _events(self, turn: Turn, message: Any) -> AsyncGenerator[Any, None]:
+        if self._replay is None:
+            return self.runner.run_async(**self._key, new_message=message)  # type: ignore[no-any-return] # of google-adk
+        return self._replay.events(turn, message, functools.partial(self.runner.run_async, **self._key))
 
     async def state(self) -> dict[str, Any]:
         session = await self.runner.session_service.get_session(app_name=self._app_name, **self._key)
-        return dict(session.state) if session is not None else {}
+        state = dict(session.state) if session is not None else {}
+        state.pop(REPLAY_STATE, None)
+        return state
 
 
 def _encode_event(event: Any) -> bytes:

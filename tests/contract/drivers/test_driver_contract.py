@@ -88,6 +88,10 @@ that needs a history is not opened.
 """
 
 
+WAITS: Final = frozenset({"openai", "a2a"})
+"""Drivers that see the status and the header of a refusal. For the others it is an error that the agent reports."""
+
+
 def drive(name: str, python: Path, folder: Path) -> Any:
     return driving(folder, ENVIRON, driver=name, timeout_s=TIMEOUT_S, **DRIVERS[name](python, folder))
 
@@ -101,17 +105,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DRIVERS)
-async def driver(request: pytest.FixtureRequest, folder: Path, adk213_python: Path) -> AsyncIterator[AgentDriver]:
+async def driven(
+    request: pytest.FixtureRequest, folder: Path, adk213_python: Path
+) -> AsyncIterator[tuple[AgentDriver, asyncio.Future[Any]]]:
+    """A driver, and a turn that takes too long while all tests of the driver run."""
+    of_others = _marks()
     async with drive(request.param, adk213_python, folder) as started:
-        yield started
-        marks = _marks()
+        slow = asyncio.ensure_future(turns(started, 'hang {"seconds": 60}'))
+        while not (marks := _marks() - of_others) and not slow.done():  # noqa: ASYNC110 - processes wake nobody
+            await asyncio.sleep(0.05)
+        yield started, slow
+        await asyncio.wait({slow})
+        marks |= _marks() - of_others
         assert marks
-    assert not any(pids_with_marker(mark) for mark in marks), "a driver that was stopped has left something running"
+    left = [Path(f"/proc/{pid}/cmdline").read_bytes() for mark in marks for pid in pids_with_marker(mark)]
+    assert not left, "a driver that was stopped has left something running"
 
 
 @pytest.fixture
-def lacks(request: pytest.FixtureRequest) -> frozenset[str]:
-    return LACKS.get(request.node.callspec.params["driver"], frozenset())
+def driver(driven: tuple[AgentDriver, Any]) -> AgentDriver:
+    return driven[0]
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.callspec.params["driven"])
+
+
+@pytest.fixture
+def lacks(name: str) -> frozenset[str]:
+    return LACKS.get(name, frozenset())
 
 
 async def turns(driver: AgentDriver, *messages: str, **request: Any) -> tuple[list[Any], Any]:
@@ -213,12 +236,20 @@ async def test_errors_are_values_and_the_next_session_works(driver: AgentDriver,
     assert answer(made[0]) == "still here"
 
 
-async def test_turn_that_takes_too_long_holds_up_nobody(driver: AgentDriver) -> None:
-    slow = asyncio.ensure_future(turns(driver, 'hang {"seconds": 60}'))
-    made, _ = await turns(driver, "say meanwhile")
-    assert answer(made[0]) == "meanwhile"
-    assert not slow.done()
-    (error,), _ = await slow
+async def test_refusal_for_the_rate_is_waited_out_where_it_is_seen_and_an_error_elsewhere(
+    driver: AgentDriver, name: str
+) -> None:
+    (done,), _ = await turns(driver, "rate_limit once")
+    if name in WAITS:
+        assert answer(done) == "at last"
+        assert done.throttled == 1
+    else:
+        assert isinstance(done, AttemptError), done
+        assert done.kind is ErrorKind.RATE_LIMITED
+
+
+async def test_turn_that_takes_too_long_holds_up_nobody(driven: tuple[AgentDriver, asyncio.Future[Any]]) -> None:
+    (error,), _ = await driven[1]  # the other tests have had their answers meanwhile
     assert isinstance(error, AttemptError), error
     assert error.kind is ErrorKind.TIMEOUT
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.agents.base import SessionRequest, TurnDone
 from agent_eval_action.environments.runtime import (
     AgentEnvironment,
@@ -32,7 +32,7 @@ ENVIRON = {key: os.environ[key] for key in ("PATH", "HOME")}
 class Driven:
     """A started driver, and the few things every test does with it."""
 
-    def __init__(self, driver: AdkAgent, conditions: AgentConditions | AttemptError, log: Path) -> None:
+    def __init__(self, driver: WorkerAgent, conditions: AgentConditions | AttemptError, log: Path) -> None:
         self.driver = driver
         self.conditions = conditions
         self.log = log
@@ -80,7 +80,7 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
         "limits": AgentLimits(cancel_grace_s=0.5),
     }
     own = [options.pop(name, default) for name, default in (("workers", 1), ("servers", None), ("sessions", None))]
-    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), *own)
+    driver = WorkerAgent(AgentRuntimeSpec(**{**settings, **options}), *own)
     try:
         yield Driven(driver, await driver.start(), scratch / f"{settings['name']}.log")
     finally:

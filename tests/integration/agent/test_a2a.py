@@ -83,6 +83,18 @@ async def test_a_task_that_asks_goes_on_with_the_next_turn(peer, tmp_path):
     assert after.invocation.response_text == "red in another task"
 
 
+@pytest.mark.exhaustive(after=2)
+async def test_an_answer_to_a_call_that_waits_gets_the_id_of_the_call(peer, tmp_path):
+    response = FunctionResponse(name="adk_request_confirmation", response={"confirmed": True})
+    answer = Content(role="user", parts=(Part(function_response=response),))
+    async with session_of(peer, tmp_path) as session:
+        await session.turn(text("confirm"))
+        done = await session.turn(answer)
+        failed = await session.turn(answer)
+    assert done.invocation.response_text == "c1"
+    assert failed.kind is ErrorKind.NOT_ASKED
+
+
 @pytest.mark.parametrize(
     ("words", "kind", "says"),
     [

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.agents.adk_server import choose_app
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.results.evalset import Content, Part, PastEvent
+from agent_eval_action.results.evalset import Content, FunctionResponse, Part, PastEvent
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 from support.live_agents import driving, make_driver, open_session, text
 from support.model_server.wire import HangConnection, HttpRequest, HttpResponse, ResetConnection, json_response
@@ -112,6 +112,15 @@ async def test_trajectory_authors_usage_and_final_state(tmp_path: Path) -> None:
     assert body["appName"] == "bot"
 
 
+async def test_calls_are_told_of_as_they_come_also_where_the_turn_fails_afterwards(tmp_path: Path) -> None:
+    told: list[Any] = []
+    malformed = event({"functionCall": {"name": 3}})
+    server = Server([stream(event(CALL), malformed, event(CALL, partial=True), "the agent failed\n\n")])
+    async with session_with(tmp_path, server, on_call=told.append) as session:
+        assert isinstance(await session.turn(text("hello")), AttemptError)
+    assert [(call.name, call.args) for call in told] == [("roll", {"dieSides": 6})]
+
+
 async def test_server_that_speaks_snake_case_without_streams(tmp_path: Path) -> None:
     answer = json_response([{"author": "bot", "content": {"role": "model", "parts": [{"text": "hi"}]}}])
     server = Server([answer, answer], snake=True, has_streams=False)
@@ -124,6 +133,23 @@ async def test_server_that_speaks_snake_case_without_streams(tmp_path: Path) -> 
         {"app_name", "user_id", "session_id", "new_message", "streaming"}
     ] * 2
     assert len(server.bodies("/run_sse")) == 1, "it is not asked for a stream again"
+
+
+@pytest.mark.parametrize("snake", [False, True])
+async def test_an_answer_to_a_call_that_waits_gets_the_id_of_the_call(tmp_path: Path, *, snake: bool) -> None:
+    call = {"functionCall": {"id": "adk-1", "name": "adk_request_confirmation", "args": {}}}
+    ids = {"long_running_tool_ids" if snake else "longRunningToolIds": ["adk-1"]}
+    server = Server([stream(event(call, **ids)), stream(event({"text": "done"}))], snake=snake)
+    answer = FunctionResponse(name="adk_request_confirmation", response={"confirmed": True})
+    async with session_with(tmp_path, server) as session:
+        await session.turn(text("pay"))
+        done = await session.turn(Content(role="user", parts=(Part(function_response=answer),)))
+        assert isinstance(done, TurnDone), done
+        failed = await session.turn(Content(role="user", parts=(Part(function_response=answer),)))
+    assert isinstance(failed, AttemptError)
+    assert (failed.kind, failed.turn) == (ErrorKind.NOT_ASKED, 2)
+    sent = server.bodies("/run_sse")[1]["new_message" if snake else "newMessage"]["parts"][0]
+    assert sent["function_response" if snake else "functionResponse"]["id"] == "adk-1"
 
 
 async def test_refused_rate_is_waited_for_and_counted(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ async def test_a_turn_that_will_not_be_cancelled(drive) -> None:
         assert await agent.answer("who") != first  # nobody shares a process with what it still does
 
 
+@pytest.mark.exhaustive
 async def test_slow_synchronous_tools_are_slow_and_no_error(drive) -> None:
     """Four sessions, each blocking the loop for less than the limit: together longer than it."""
     async with drive("wild", timeout_s=2) as agent:
@@ -106,6 +107,7 @@ async def test_a_blocked_loop_names_the_culprit(drive) -> None:
         assert bystander.kind in (ErrorKind.DIED, ErrorKind.TIMEOUT)
 
 
+@pytest.mark.exhaustive
 async def test_a_call_that_holds_the_interpreters_lock(drive) -> None:
     async with drive("wild", timeout_s=2) as agent:
         await agent.ask("say warm")
@@ -145,7 +147,7 @@ def test_a_run_that_is_killed_leaves_nothing(adk213_python: Path, folders: Path,
     script = """
 import asyncio, sys
 from pathlib import Path
-from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
@@ -153,7 +155,7 @@ from agent_eval_action.results.evalset import Content, Part
 
 async def main(agent, scratch, python):
     ours = OutputFolder.at(scratch)
-    driver = AdkAgent(AgentRuntimeSpec("wild", agent, agent.parent, ours, ours, python))
+    driver = WorkerAgent(AgentRuntimeSpec("wild", agent, agent.parent, ours, ours, python))
     await driver.start()
     session = await driver.open(SessionRequest("app", "user"))
     print((await session.turn(Content(role="user", parts=(Part(text="who"),)))).invocation.response_text, flush=True)

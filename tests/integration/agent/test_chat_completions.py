@@ -101,6 +101,20 @@ async def test_each_turn_sends_the_whole_conversation(tmp_path):
     assert roles == [("user", "first"), ("assistant", "one"), ("user", "second")]
 
 
+async def test_an_answer_to_a_call_that_waits_is_sent_as_the_tools_message(tmp_path):
+    message = {"role": "assistant", "content": None, "tool_calls": [CALL, {**CALL, "id": "c2"}]}
+    response = FunctionResponse(name="roll", response={"result": 4})
+    answer = Content(role="user", parts=(Part(function_response=response),))
+    async with session_with(tmp_path, completion(message, "tool_calls"), said("four")) as (session, server):
+        await session.turn(text("roll"))
+        await session.turn(answer)
+        failed = await session.turn(answer)
+    sent = server.body(1)["messages"]
+    assert sent[2] == {"role": "tool", "tool_call_id": "c1", "content": '{"result": 4}'}
+    assert [(one["role"], one.get("tool_call_id")) for one in sent[3:]] == [("tool", "c2")]
+    assert failed.kind is ErrorKind.NOT_ASKED
+
+
 async def test_tool_calls_are_recorded_and_left_open_for_nobody(tmp_path):
     message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     async with session_with(tmp_path, completion(message, "tool_calls"), said("six")) as (session, server):

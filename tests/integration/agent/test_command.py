@@ -75,7 +75,8 @@ readline.createInterface({ input: process.stdin }).on('line', (line) => {
 
 def program(folder: Path, **options: Any) -> dict[str, Any]:
     (folder / "agent_program.py").write_text(PROGRAM)
-    return {"driver": "command", "command": (sys.executable, "agent_program.py"), "workers": 1, **options}
+    command = {"driver": "command", "command": (sys.executable, "agent_program.py"), "workers": 1}
+    return {**command, "env": {"OTEL_SDK_DISABLED": "true"}, **options}
 
 
 async def ask(session: Any, words: str) -> Any:
@@ -142,6 +143,7 @@ async def test_sessions_share_a_program_in_turn_and_nothing_is_left(tmp_path: Pa
     assert again["pid"] == seen["pid"] != fresh["pid"]
     assert list(again["turns"].values()) == [["who"], ["who"]]
     assert "GITHUB_TOKEN" not in seen["env"]
+    assert not [name for name in seen["env"] if name.startswith("OTEL_EXPORTER")], "it has turned its spans off"
     assert seen["cwd"] == str(tmp_path)
     made = (seen["pid"], seen["child"], fresh["pid"], fresh["child"])
     for _ in range(100):  # a process that was killed is seen for a moment yet
@@ -176,6 +178,7 @@ async def test_an_error_is_one_turns_and_noise_is_for_the_log(tmp_path: Path, mo
     assert '"level": "info"' in log
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("said", "kind", "part"),
     [
@@ -197,6 +200,7 @@ async def test_a_program_that_fails_is_replaced(tmp_path: Path, said: str, kind:
         assert (await ask(await open_session(driver), "x")).response_text == "heard x"
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_nobody_asked_for_is_no_answer_to_the_next_turn(tmp_path: Path) -> None:
     async with driving(tmp_path, **program(tmp_path)) as driver:
         session = await open_session(driver)

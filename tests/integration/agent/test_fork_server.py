@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.process import StartedProcess, kill_tree, start_process
+from support.command import agent_eval
 
 ANSWERS_FOR_ANOTHER = """#!{python}
 import json, os, socket, sys, time
@@ -52,7 +53,10 @@ async def test_workers_are_forked_from_a_process_that_imports_no_agent(drive, tm
     (folder / "agent.py").write_text(
         "import os, pathlib, sys\n"
         "from google.adk.agents import Agent\n"
-        f"pathlib.Path({str(tmp_path)!r}, f'imported-{{os.getpid()}}').write_text(str(os.getppid()))\n"
+        "from google.genai import types\n"
+        "ready = types.GenerateContentConfig.__pydantic_complete__ and 'google.adk.workflow._workflow' in sys.modules\n"
+        f"path = pathlib.Path({str(tmp_path)!r}, f'imported-{{os.getpid()}}')\n"
+        "path.write_text(f'{os.getppid()} {ready}')\n"
         "root_agent = Agent(name='watched', model='none')\n"
     )
     async with drive(folder, workers=2, servers=ForkServers()):
@@ -61,7 +65,7 @@ async def test_workers_are_forked_from_a_process_that_imports_no_agent(drive, tm
         while len(parents := {path.name: path.read_text() for path in tmp_path.glob("imported-*")}) < 2:  # noqa: ASYNC110 - the agent is ready, and says no more, as soon as one of its workers is
             await asyncio.sleep(0.05)
         assert len(parents) == 2
-        assert set(parents.values()) == {server}
+        assert set(parents.values()) == {f"{server} True"}
         assert f"imported-{server}" not in parents
     assert not children()
 
@@ -77,6 +81,7 @@ async def test_a_server_that_is_killed_is_done_without(drive, children) -> None:
     assert not runs(before["pid"])
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_is_stopped_is_done_without(drive, monkeypatch) -> None:
     monkeypatch.setattr("agent_eval_action.processes.fork_server._FORK_S", 0.1)
     async with drive("wild", servers=ForkServers()) as agent:
@@ -102,6 +107,7 @@ async def test_nothing_is_forked_where_an_import_starts_a_thread(adk213_python: 
         assert (await who(agent))["parent"] == os.getpid()
 
 
+@pytest.mark.exhaustive
 async def test_nothing_is_forked_where_a_variable_brings_modules_along(drive, tmp_path: Path) -> None:
     environ = {key: os.environ[key] for key in ("PATH", "HOME")}
     paths = {"PYTHONPATH": str(tmp_path)}
@@ -114,10 +120,10 @@ async def test_agents_share_a_server_where_they_are_started_alike(
 ) -> None:
     servers = ForkServers()
 
-    def agent(**environ: str) -> AdkAgent:
+    def agent(**environ: str) -> WorkerAgent:
         ours = OutputFolder.at(tmp_path)
         spec = AgentRuntimeSpec("wild", folders / "wild", folders, ours, ours, adk213_python, environ=environ)
-        return AdkAgent(spec, 1, servers)
+        return WorkerAgent(spec, 1, servers)
 
     agents = [agent(HOME="/a"), agent(HOME="/a"), agent(HOME="/b")]
     try:
@@ -137,11 +143,12 @@ async def test_no_more_workers_than_sessions_and_more_when_there_are_more(drive,
         assert len({answer["pid"] for answer in await asyncio.gather(who(agent), who(agent), who(agent))}) == 2
 
 
+@pytest.mark.exhaustive
 async def test_the_import_is_not_waited_for_when_the_run_ends(
     adk213_python: Path, folders: Path, tmp_path: Path, children
 ) -> None:
     ours = OutputFolder.at(tmp_path)
-    driver = AdkAgent(AgentRuntimeSpec("wild", folders / "wild", folders, ours, ours, adk213_python))
+    driver = WorkerAgent(AgentRuntimeSpec("wild", folders / "wild", folders, ours, ours, adk213_python))
     driver.prepare()
     assert await driver.wait_for_interpreter() is None
     await driver.stop()
@@ -232,3 +239,25 @@ def test_descriptors_are_closed_when_nothing_starts(launch: Launch) -> None:
         start_process(launch)
     assert start_process(launch, lambda *_: None) is None
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("event", ["push", "pull_request"])
+def test_the_import_begins_before_all_else_but_not_for_a_change(
+    event: str, adk213_python: Path, tmp_path: Path
+) -> None:
+    agent, shim, log = tmp_path / "work" / "clerk", tmp_path / "python", tmp_path / "starts.log"
+    agent.mkdir(parents=True)
+    (tmp_path / "work" / ".git").mkdir()
+    (agent / "agent.py").write_text(
+        "from google.adk.agents import Agent\nroot_agent = Agent(name='clerk', model='none')\n"
+    )
+    case = {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": "hello"}]}}]}
+    (agent / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [case]}))
+    shim.write_text(f'#!/bin/sh\necho "$1" >> {log}\nexec {adk213_python} "$@"\n')
+    shim.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"], "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": event}
+    log.touch()
+    done = agent_eval("run", "--agent", "clerk", "--python", str(shim), cwd=agent.parent, env=environ)
+    starts = ["probe" if start == "-I" else "server" for start in log.read_text().split()]
+    # the rules of a change cannot be read here, so nothing of it runs
+    assert starts == (["server", "probe"] if event == "push" else []), done.stderr

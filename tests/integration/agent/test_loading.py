@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.agents.base import SessionEnd, TurnDone
 from agent_eval_action.environments.runtime import AgentLimits, AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
@@ -63,6 +63,7 @@ async def test_reset_data_runs_before_each_case_and_cases_run_singly(drive, fold
     assert answers == ["orders: 1"] * 4
 
 
+@pytest.mark.exhaustive
 async def test_an_agent_made_asynchronously_is_cleaned_up(drive, tmp_path: Path) -> None:
     async with drive("lender", environ={"HOME": str(tmp_path)}) as agent:
         assert await agent.answer("hello") == "lent"
@@ -260,6 +261,7 @@ async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkey
             assert len({*await asyncio.gather(*(agent.answer("who") for _ in range(4)))}) == workers
 
 
+@pytest.mark.exhaustive
 async def test_more_workers_while_those_there_are_saturated(drive, say, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda: 2)
     monkeypatch.setattr("agent_eval_action.agents.adk._USUAL_WORKERS", 1)
@@ -292,7 +294,7 @@ async def test_times_of_a_turn(drive) -> None:
 async def test_stop_without_start_ends_what_was_prepared(
     adk213_python: Path, folders: Path, tmp_path: Path, children
 ) -> None:
-    driver = AdkAgent(
+    driver = WorkerAgent(
         AgentRuntimeSpec(
             "wild",
             folders / "wild",

@@ -41,10 +41,12 @@ def test_a_record_is_found_again_and_the_branch_is_an_orphan(origin):
     }
 
 
-def test_twenty_writers_at_once_lose_nothing(origin):
+@pytest.mark.exhaustive(after=1)
+@pytest.mark.parametrize("writers", [6, 20])
+def test_writers_at_once_lose_nothing(origin, writers):
     origin.commit("one")
     work = origin.clone("work")
-    script = (  # one process that becomes twenty, so that their imports are paid for once
+    script = (  # one process that becomes all of them, so that their imports are paid for once
         "import os, sys; from pathlib import Path; from support.records import record, store_at\n"
         "work, shas = Path(sys.argv[1]), sys.argv[2:]\n"
         "for sha in shas:\n"
@@ -54,7 +56,7 @@ def test_twenty_writers_at_once_lose_nothing(origin):
         "        os._exit(0 if written.stored else 1)\n"
         "sys.exit(any([os.wait()[1] for _ in shas]))\n"
     )
-    shas = [f"{number:040x}" for number in range(20)]
+    shas = [f"{number:040x}" for number in range(writers)]
     places = [str(ROOT / "tests"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     env = {**environ(), "PYTHONPATH": os.pathsep.join(place for place in places if place)}
     argv = [sys.executable, "-c", script, str(work), *shas]
@@ -186,6 +188,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.exhaustive(after=5)
 @pytest.mark.parametrize("why", HOSTILE)
 def test_a_hostile_record_is_skipped_with_a_note(origin, why):
     origin.commit("one")

@@ -66,6 +66,7 @@ def test_the_old_form_is_one_json_string(old: Path):
     assert isinstance(json.loads(history(old, "same")[0].read_text()), str)
 
 
+@pytest.mark.exhaustive
 def test_files_of_a_folder_are_pooled_as_repeats(old: Path, tmp_path: Path):
     code, text = compare(tmp_path, agent(old, "main"), agent(old, "same"), "--out", "out")
     assert code == 0, text
@@ -83,6 +84,7 @@ def test_a_pattern_names_files(old: Path, tmp_path: Path):
     assert code == 0, text
 
 
+@pytest.mark.adk110
 def test_a_regression_is_blocked_and_named(old: Path, tmp_path: Path):
     code, text = compare(tmp_path, agent(old, "main"), agent(old, "broken"), "--threshold-on", "case", "--out", "out")
     assert code == 1, text
@@ -138,7 +140,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a string in a string": (json.dumps(json.dumps("{}")), "no results of google-adk"),
     "no cases": ('{"eval_set_id": "s", "eval_case_results": []}', "holds no case"),
     "cut off": ('{"eval_set_id": "s", "eval_case_results": [', "cannot be read"),
-    "cases of no shape": ('{"eval_set_id": "s", "eval_case_results": [7]}', "eval_case_results.0"),
+    "cases of no shape": ('{"eval_set_id": "s", "eval_case_results": [7]}', "$.eval_case_results[0]"),
     "deep": ('{"eval_case_results": ' + "[" * 5_000 + "]" * 5_000 + "}", "nested more than 200 levels deep"),
     "an invocation of no shape": (json.dumps({"eval_set_id": "s", "eval_case_results": [BAD_CASE]}), "user_content"),
 }

@@ -67,6 +67,7 @@ PLACES = (
 )
 
 
+@pytest.mark.exhaustive(after=6)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_circle_in_the_place_of_a_file_is_said_or_passed_over(repo, place):
     link = repo.link(place, Path(place).name)

@@ -55,6 +55,7 @@ WAYS = {
 }
 
 
+@pytest.mark.exhaustive(after=6)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_committed_link_is_refused_and_not_followed(repo, precious, way):
     link = repo.link(way, precious / WAYS[way])

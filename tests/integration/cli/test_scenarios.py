@@ -59,14 +59,22 @@ class Repo:
         return sum("You play a person" in json.dumps(one) for one in self.server.seen()["requests"])
 
 
-@pytest.fixture
-def repo(tmp_path: Path, adk213_python: Path) -> Iterator[Repo]:
-    script = tmp_path / "rules.json"
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGemini]:
+    """One for all tests, so that their agents are started alike."""
+    script = tmp_path_factory.mktemp("server") / "rules.json"
     script.write_text(json.dumps({"rules": RULES}))
+    with running(script) as started:
+        yield started
+
+
+@pytest.fixture
+def repo(tmp_path: Path, adk213_python: Path, server: RunningGemini) -> Repo:
+    server.configure(faults=[])
+    server.reset()
     root = tmp_path / "repo"
     root.mkdir()
-    with running(script) as server:
-        yield Repo(root, adk213_python, server)
+    return Repo(root, adk213_python, server)
 
 
 def said(attempt: dict[str, Any]) -> list[str]:
@@ -90,6 +98,7 @@ def test_a_scenario_is_run_resumed_and_replayed(repo: Repo) -> None:
     assert repo.server.seen()["calls"] == 0
 
 
+@pytest.mark.exhaustive
 def test_an_outage_of_the_users_model_is_inconclusive(repo: Repo) -> None:
     repo.configure(llm={"retry_deadline": "4s"})
     repo.server.configure(faults=[{"kind": "status", "code": 500, "user": "The conversation so far"}])

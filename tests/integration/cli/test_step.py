@@ -148,7 +148,7 @@ def test_a_defect_of_ours_is_one_annotation_and_a_report_no_matcher_takes(step: 
     (broken / "sitecustomize.py").write_text(
         "import agent_eval_action.cli.session as session\n"
         "def explode(*_):\n    raise RuntimeError('::error::not mine\\r##[group]x')\n"
-        "session.settings_for = explode\n"
+        "session.checked = explode\n"
     )
     done = step(PYTHONPATH=os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
     assert done.returncode == 70

@@ -140,6 +140,7 @@ def test_a_case_that_is_gone_is_reported_and_the_others_are_run(repository: Repo
     assert repository.cases_run() == {LONG}
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("width", [80, 140])
 def test_tables_hold_whole_names_and_say_that_they_work(repository: Repository, width: int) -> None:
     for words in (("baseline", "show"), ("simulate", "--runs", "3")):
@@ -162,6 +163,7 @@ def test_a_pipe_has_whole_rows_for_other_programs(repository: Repository) -> Non
     assert all(row[:2] == ["bot", "s"] for row in rows)
 
 
+@pytest.mark.exhaustive
 def test_colours_follow_the_environment(repository: Repository) -> None:
     repository.record(WORSE)
     assert COLOUR.search(repository.terminal("run").raw)

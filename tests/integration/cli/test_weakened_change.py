@@ -65,7 +65,7 @@ class Repo:
         elif self.git("branch", "--show-current").strip() != branch:
             self.git("checkout", "-qb", branch)
         self.git("add", "-A")
-        self.git("commit", "-qm", "x")
+        self.git("commit", "--allow-empty", "-qm", "x")
 
     def run(self, *words: str, **environ: str) -> tuple[int, dict[str, Any], str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}

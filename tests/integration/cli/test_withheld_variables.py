@@ -73,6 +73,7 @@ def test_a_missing_key_names_the_variable_to_set(project: Project) -> None:
     assert "— set GOOGLE_API_KEY (or GEMINI_API_KEY), or GOOGLE_GENAI_USE_VERTEXAI=true" in error
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     "fault",
     [{"code": 400, "message": "API key not valid. Please pass a valid API key."}, {"code": 403, "message": "denied"}],

@@ -62,6 +62,7 @@ async def test_scores_of_synchronous_and_asynchronous_functions_old_and_new(func
     assert made[0].value == {"score": 0.25, "status": "FAILED", "turns": turns}
 
 
+@pytest.mark.exhaustive
 async def test_a_google_adk_without_custom_metrics_gets_its_own_shapes(opened, adk110_python):
     event = {"content": {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}}]}}
     turns = [recorded(event, event).model_dump(mode="json", exclude_none=True)]
@@ -115,6 +116,7 @@ async def test_a_function_that_cannot_be_imported_is_named_with_the_places_looke
     assert "find" in said.traceback
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("name", ["hanging", "hanging_asynchronously"])
 async def test_a_function_that_hangs_is_ended_with_what_it_started(opened, tmp_path, name):
     child = tmp_path / "child"
@@ -131,6 +133,7 @@ async def test_a_function_that_hangs_is_ended_with_what_it_started(opened, tmp_p
         assert not alive(int(child.read_text()))
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("name", ["printing", "forgetting", "moving"])
 async def test_what_a_function_breaks_is_whole_for_the_next(opened, name):
     functions = opened()
@@ -140,6 +143,7 @@ async def test_what_a_function_breaks_is_whole_for_the_next(opened, name):
     assert said.error == "", said.traceback
 
 
+@pytest.mark.exhaustive
 async def test_a_process_that_lost_modules_is_replaced_and_one_that_was_only_moved_is_not(opened, tmp_path):
     functions = opened()
     seen = []

@@ -161,6 +161,7 @@ def test_the_comment_of_an_earlier_run_is_updated(repo: Monorepo, server: Any) -
     assert NOTHING in bodies[0].lower()
 
 
+@pytest.mark.exhaustive(after=7)
 @pytest.mark.parametrize(
     ("path", "run"),
     [

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.adk_server_program import write_agent
 from support.composite import Ran, job_environ, run_composite
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,6 +56,14 @@ def test_the_example_passes_and_the_outputs_are_those_of_the_run(step, workspace
     assert ran.outputs["pass-rate"] == "1.0000"
     for name in ("results", "junit", "comment", "report"):
         assert (workspace / ran.outputs[name]).is_file(), name
+
+
+@pytest.mark.exhaustive
+def test_a_server_that_a_command_starts_runs_on_the_host(step, workspace):
+    write_agent(workspace, sys.executable)
+    ran = step({"max-time": "5m", "comment": "off"})
+    assert ran.code == 0, ran.log
+    assert ran.outputs["pass-rate"] == "1.0000"
 
 
 @pytest.mark.exhaustive

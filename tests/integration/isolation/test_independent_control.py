@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
+from support.adk_server_program import SERVER, SERVES, SERVES_WORSE, served_by
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 AGENT = """
@@ -216,6 +218,51 @@ def test_nothing_of_the_change_reaches_the_control(checkout: Checkout, attack: C
     assert results["decision"]["outcome"] == "fail"
     (case,) = results["sets"][0]["cases"]
     assert {score["score"] for made in case["control"] for score in made["scores"]} == {1.0}
+
+
+STEALS = (
+    SERVER.replace("hello there", "go away")
+    + """
+if len(sys.argv) > 2:  # waits for the port that another agent of the run is told, and answers there first
+    while True:
+        for file in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = file.read_bytes().decode().split("\\0")
+            except OSError:
+                continue
+            if "server.py" in words and "steal" not in words and sys.argv[1] not in words:
+                serve(int(words[words.index("server.py") + 1]))
+        time.sleep(0.01)
+subprocess.Popen([sys.executable, "server.py", sys.argv[1], "steal"], start_new_session=True)
+serve(int(sys.argv[1]))
+"""
+)
+
+
+def serving(checkout: Checkout, program: str) -> Checkout:
+    """A main whose agent is a server, and a change with this program in its place."""
+    checkout.git("checkout", "-q", "-f", "main")
+    checkout.write(**{"agent-eval.yaml": served_by("/usr/bin/python3"), "greeter/server.py": SERVES})
+    checkout.commit()
+    checkout.git("checkout", "-q", "-B", "change")
+    checkout.write(**{"greeter/server.py": program})
+    checkout.commit()
+    return checkout
+
+
+def test_the_base_commits_server_is_the_control_of_the_changes(checkout: Checkout):
+    done, results = serving(checkout, SERVES_WORSE).run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    (case,) = results["sets"][0]["cases"]
+    assert {score["score"] for made in case["control"] for score in made["scores"]} == {1.0}
+
+
+@pytest.mark.exhaustive
+def test_a_change_that_answers_on_the_port_of_the_base_commits_server_is_not_the_control(checkout: Checkout):
+    done, results = serving(checkout, STEALS).run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "its answers are not taken" in done.stdout + done.stderr
+    assert not [made for case in results["sets"][0]["cases"] for made in case.get("control", ()) if made["scores"]]
 
 
 WHO = """

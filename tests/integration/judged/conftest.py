@@ -17,7 +17,7 @@ from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
 from support.judge_model import JudgeModel
-from support.serving import listening
+from support.serving import Address
 
 CLERK = Path(__file__).parents[1] / "scenarios" / "folders" / "clerk"
 OURS = ("INPUT_", "GITHUB_", "GOOGLE_", "GEMINI_", "OPENAI_")
@@ -137,8 +137,14 @@ class Judged:
         self.server.seen = type(self.server.seen)()
 
 
+@pytest.fixture(scope="session")
+def address() -> Iterator[Address]:
+    with Address.open() as opened:
+        yield opened
+
+
 @pytest.fixture
-def judged(tmp_path: Path, adk213_python: Path) -> Iterator[Judged]:
+def judged(tmp_path: Path, adk213_python: Path, address: Address) -> Judged:
     model = JudgeModel(agent=clerk)
     server = GeminiServer(model.gemini)
     root = tmp_path / "repo"
@@ -146,15 +152,15 @@ def judged(tmp_path: Path, adk213_python: Path) -> Iterator[Judged]:
     (root / "evals").mkdir()
     for file in CLERK.glob("*.py"):
         (root / "clerk" / file.name).write_text(file.read_text())
-    with listening(server.handle) as server.url:
-        environ = {
-            "GOOGLE_GEMINI_BASE_URL": server.url,
-            "GOOGLE_API_KEY": "local-key",
-            "NO_PROXY": "127.0.0.1",
-            "no_proxy": "127.0.0.1",
-        }
-        made = Judged(root, adk213_python, server, model, environ)
-        made.configure(agent="clerk", python=str(adk213_python), evals="evals", reruns="off")
-        made.criteria(MATCH)
-        made.cases(case("rome"))
-        yield made
+    address.handler, server.url = server.handle, address.url
+    environ = {
+        "GOOGLE_GEMINI_BASE_URL": server.url,
+        "GOOGLE_API_KEY": "local-key",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+    made = Judged(root, adk213_python, server, model, environ)
+    made.configure(agent="clerk", python=str(adk213_python), evals="evals", reruns="off")
+    made.criteria(MATCH)
+    made.cases(case("rome"))
+    return made

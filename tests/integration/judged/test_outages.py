@@ -63,7 +63,7 @@ STORMS = {
 }
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("faults", STORMS.values(), ids=STORMS)
 def test_a_storm_of_429_loses_no_case_and_makes_no_answer_wrong(six: Judged, faults: list[dict[str, Any]]) -> None:
     for fault in faults:

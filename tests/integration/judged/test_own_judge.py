@@ -99,6 +99,7 @@ def test_a_variable_that_only_the_evaluation_has(change: PullRequest) -> None:
     assert_blocked(change.run(), "its variable `BE_GOOD` is now `yes` (was not set)")
 
 
+@pytest.mark.exhaustive
 def test_the_body_of_a_metric(change: PullRequest) -> None:
     (change.root / "clerk" / "metrics.py").write_text(METRIC.format(score=0.2))
     change.judged.criteria({"tone": 0.5}, custom_metrics={"tone": {"code_config": {"name": "clerk.metrics.tone"}}})
@@ -278,6 +279,7 @@ def test_what_an_agent_writes_into_eval_files_comes_too_late(change: PullRequest
     assert ended.score("last", "response_match_score")["score"] == 0, ended.said
 
 
+@pytest.mark.exhaustive
 def test_kept_answers_of_judges_are_not_read_where_the_change_could_have_written_them(change: PullRequest) -> None:
     asked = change.judged.model.asked
     change.main()

@@ -21,6 +21,7 @@ def refusing(judged: Judged) -> Judged:
     return judged
 
 
+@pytest.mark.exhaustive
 def test_a_judge_that_only_refuses_ends_the_run(refusing: Judged) -> None:
     refusing.fault(user=JUDGE, kind="status", code=429)
     done = refusing.run()

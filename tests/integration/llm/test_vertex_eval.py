@@ -68,12 +68,12 @@ async def test_an_api_key_alone_is_enough_and_travels_in_its_header(server):
 
 
 async def test_an_identity_gets_its_token_once_for_many_at_once(server, tmp_path):
-    server.latency = 0.1
+    server.latency = 0.3
     said = await ask(by_identity(server, tmp_path), *[SAFETY] * 30)
     assert all(isinstance(one, LlmReply) for one in said)
     assert server.asked[0].path == "/v1beta1/projects/some-project/locations/europe-west4/:evaluateInstances"
     assert server.tokens <= 2
-    assert server.most_at_once == 30  # the SDK's own ten a second would be in the limiter's way
+    assert server.most_at_once > 10  # the SDK's own ten a second would be in the limiter's way
 
 
 async def test_the_key_wins_but_for_coherence_whose_prompt_lies_in_a_bucket(server, tmp_path, monkeypatch):

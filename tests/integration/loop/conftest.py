@@ -52,7 +52,7 @@ class Ended:
 
 @dataclass
 class Dice:
-    """The repository. ``marker`` is a file that the changed agents look at."""
+    """The repository. ``marker`` is a file that changed agents look at, as ``MARKER``."""
 
     folder: Path
     python: Path
@@ -83,6 +83,7 @@ class Dice:
             "import random\n", "import asyncio\nimport os\nimport pathlib\nimport random\nimport time\n"
         )
         text = text.replace("def roll_die(", "async def roll_die(")
+        text = text.replace("\n\n\n", f"\nMARKER = pathlib.Path({str(self.marker)!r})\n\n\n", 1)
         tools.write_text(text.replace("    if sides < MIN_SIDES:\n", code + "    if sides < MIN_SIDES:\n"))
 
     def words(self, *more: str) -> list[str]:
@@ -125,7 +126,7 @@ class Dice:
 
     def _environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-        return {**kept, "DICE_MARKER": str(self.marker), "PYTHONDONTWRITEBYTECODE": "1", **self.environ}
+        return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **self.environ}
 
 
 def git_environ() -> Mapping[str, str]:
@@ -143,11 +144,7 @@ def repository(tmp_path: Path) -> Callable[[Path], Dice]:
         folder = tmp_path / "dice"
         shutil.copytree(ROOT / "examples" / "dice", folder, ignore=MADE_BY_RUNNING)
         config = folder / "agent-eval.yaml"
-        config.write_text(
-            config.read_text()
-            .replace("[DICE_MODEL]", "[DICE_MODEL, DICE_MARKER]")
-            .replace("on: case", "on: regression")
-        )
+        config.write_text(config.read_text().replace("on: case", "on: regression"))
         dice = Dice(folder, python)
         dice.git("init", "-q", "-b", "main", ".")
         dice.commit("main")

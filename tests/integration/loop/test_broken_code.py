@@ -77,8 +77,7 @@ def test_an_error_that_main_raises_too_is_inconclusive(dice: Any) -> None:
 
 def test_a_tool_that_raises_once_is_not_blamed_on_the_change(dice: Any) -> None:
     dice.branch()
-    marker = 'pathlib.Path(os.environ["DICE_MARKER"])'
-    once = f"    if sides == 12 and not {marker}.exists():\n        {marker}.touch()\n"
+    once = "    if sides == 12 and not MARKER.exists():\n        MARKER.touch()\n"
     dice.change(once + "        raise ZeroDivisionError('once')\n")
     dice.commit("raise once")
     assert dice.run().code == 3
@@ -108,7 +107,7 @@ def test_a_wrong_option_is_neither_broken_code_nor_inconclusive(dice: Any) -> No
 
 
 EMPTY = """
-        if os.path.exists(os.environ["DICE_MARKER"]):
+        if os.path.exists(MARKER):
             yield LlmResponse(
                 error_code="SAFETY",
                 usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=9, total_token_count=9),
@@ -121,7 +120,9 @@ EMPTY = """
 def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_already_broken_on_main(dice: Any) -> None:
     """Main's history has answers to every case; now the model refuses to answer, whoever asks."""
     model = dice.folder / "dice_agent" / "rule_based_model.py"
-    text = "import os\n\n" + model.read_text().replace("from collections", "from collections", 1)
+    text = f"import os\n\nMARKER = {str(dice.marker)!r}\n\n" + model.read_text().replace(
+        "from collections", "from collections", 1
+    )
     head, sep, tail = text.partition("        instruction = _text_of(llm_request.config.system_instruction)\n")
     model.write_text(head + EMPTY + sep + tail)
     dice.commit("main's model answers nothing while the marker is there")
@@ -137,6 +138,7 @@ def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_alre
     assert dice.run().code == 0
 
 
+@pytest.mark.exhaustive
 def test_without_a_base_code_that_does_not_start_is_inconclusive(dice: Any) -> None:
     agent = dice.folder / AGENT
     agent.write_text("import a_package_nobody_has\n" + agent.read_text())

@@ -16,7 +16,6 @@ SUITE = 13
 ONE = "players_own_die"  # rolls a d12, as one other case does
 MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
 BREAK = MINE + '        print("broken by the change")\n        return {"error": "no such die"}\n'
-MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
 SETTLED = 60
 MAIN = "refs/heads/main"
 PULL = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
@@ -84,8 +83,8 @@ def test_what_is_as_broken_on_main_does_not_block(dice: Any) -> None:
 
 def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
     dice.branch()
-    fall = f'        {MARKER}.touch()\n        return {{"error": "the die fell off the table"}}\n'
-    dice.change(MINE.replace(":\n", f" and not {MARKER}.exists():\n") + fall)
+    fall = '        MARKER.touch()\n        return {"error": "the die fell off the table"}\n'
+    dice.change(MINE.replace(":\n", " and not MARKER.exists():\n") + fall)
     dice.commit("flaky")
     ended = dice.run()
     assert ended.extra() == {ONE: 3}, ended.said
@@ -98,8 +97,8 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
 def test_an_outage_that_ends_before_the_control_is_not_blamed_on_the_change(dice: Any) -> None:
     """Bad in the first pass and when run again, well in turn with the base's agent: what drifts meets both."""
     dice.branch()
-    ill = f'        with {MARKER}.open("a") as times:\n            times.write("x")\n'
-    ill += f'        if {MARKER}.stat().st_size <= 2:\n            return {{"error": "the service is ill"}}\n'
+    ill = '        with MARKER.open("a") as times:\n            times.write("x")\n'
+    ill += '        if MARKER.stat().st_size <= 2:\n            return {"error": "the service is ill"}\n'
     dice.change(MINE + ill)
     dice.commit("a change that meets an ill service")
     ended = dice.run()
@@ -125,8 +124,8 @@ def test_a_limit_before_the_control_is_no_fail_and_is_reported(broken: Any) -> N
 @pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("where", ["re-running", "control"])
 def test_an_interrupt_writes_everything_and_leaves_nothing_behind(dice: Any, where: str) -> None:
-    asleep = MINE.replace(":\n", f" and {MARKER}.exists():\n") + "        await asyncio.sleep(600)\n"
-    wrong = MINE + f'        {MARKER}.touch()\n        return {{"error": "no such die"}}\n'
+    asleep = MINE.replace(":\n", " and MARKER.exists():\n") + "        await asyncio.sleep(600)\n"
+    wrong = MINE + '        MARKER.touch()\n        return {"error": "no such die"}\n'
     if where == "control":  # the base's agent hangs once this change's was asked
         dice.change(asleep)
         dice.commit("main sleeps when the marker is there")

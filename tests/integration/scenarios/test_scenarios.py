@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.config.models import AgentSettings, LlmOptions
@@ -20,6 +21,7 @@ from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.router import open_llm
+from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.run_result import Attempt, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
@@ -28,10 +30,12 @@ from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
 from support.plan_runner import run_plan
+from support.serving import Address
 
 FOLDER = Path(__file__).with_name("folders") / "clerk"
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Ask how hot Rome is."}
 CRITERIA = (CriterionSpec("tool_call_count_v1", {}, at=("criteria", "tool_call_count_v1")),)
+SERVERS = ForkServers(kept=True)
 Script = Callable[[ModelRequest], Reply]
 
 
@@ -110,7 +114,7 @@ class Bench:
             python=self.python,
             environ=self.environ,
         )
-        head = AgentGroup.start("head", {"clerk": AdkAgent(spec, workers=1)})
+        head = AgentGroup.start("head", {"clerk": WorkerAgent(spec, workers=1, servers=SERVERS)})
         try:
             contexts = {"clerk": ScoringContext(llm=llm)}
             await run_plan(self.folder / out, plan, head, contexts=contexts)
@@ -121,14 +125,26 @@ class Bench:
         return sorted((parse_attempt(path, n, line) for n, _, line in read_lines(path)), key=lambda one: one.repeat)
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[Address]:
+    with Address.open() as opened:
+        yield opened
+
+
 @pytest.fixture
-async def gemini(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GeminiServer]:
+def gemini(monkeypatch: pytest.MonkeyPatch, address: Address) -> GeminiServer:
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
     server = GeminiServer(lambda _: Reply("nobody told me"))
-    listening, server.url = await server.start()
-    async with listening:
-        yield server
+    address.handler, server.url = server.handle, address.url
+    return server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def servers() -> Iterator[None]:
+    """google-adk is imported once."""
+    with contextlib.closing(SERVERS):
+        yield
 
 
 @pytest.fixture(params=["adk-2.13", pytest.param("adk-1.10", marks=pytest.mark.adk110)])
@@ -172,6 +188,7 @@ async def test_repeats_are_asked_for_apart_and_a_second_run_takes_them_from_the_
     assert len(bench.asked) == 4
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("fault", "says"),
     [({"kind": "status", "code": 500}, "500"), ({"kind": "empty_candidates"}, ""), ({"kind": "only_thoughts"}, "")],

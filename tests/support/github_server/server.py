@@ -206,6 +206,29 @@ class GitHubServer:
         run = repo.runs.get(int(found["run"]))
         return refuse(404, "Not Found") if run is None else wire.json_response(run)
 
+    def list_runs(self, request: wire.HttpRequest, _: Token, repo: Repo, found: re.Match[str]) -> wire.HttpResponse:
+        query = _query(request, frozenset({"event", "head_sha", "per_page", "page"}))
+        runs = [
+            run
+            for _, run in sorted(repo.runs.items(), reverse=True)
+            if run["path"].endswith(f"/{found['workflow']}")
+            and all(run[name] == query[name] for name in ("event", "head_sha") if name in query)
+        ]
+        shown = runs[: int(query.get("per_page", "30"))]
+        return wire.json_response({"total_count": len(runs), "workflow_runs": shown})
+
+    def rerun(self, _: wire.HttpRequest, __: Token, repo: Repo, found: re.Match[str]) -> wire.HttpResponse:
+        run = repo.runs.get(int(found["run"]))
+        if run is None:
+            return refuse(404, "Not Found")
+        if run["status"] != "completed":
+            return refuse(403, "This workflow run is already running.")
+        run.update(status="queued", run_attempt=run.get("run_attempt", 1) + 1)
+        return wire.json_response({}, 201)
+
+    def permission(self, _: wire.HttpRequest, __: Token, repo: Repo, found: re.Match[str]) -> wire.HttpResponse:
+        return wire.json_response({"permission": repo.permissions.get(found["login"], "read")})
+
     def _page(
         self, request: wire.HttpRequest, repo: Repo, items: list[dict[str, Any]], known: frozenset[str]
     ) -> wire.HttpResponse:
@@ -275,4 +298,7 @@ _ROUTES: list[tuple[str, str, Answer]] = [
     (rf"{_AT}/commits/(?P<sha>[^/]+)/pulls", "GET", GitHubServer.commit_pulls),
     (rf"{_AT}/contents/(?P<path>.+)", "GET", GitHubServer.contents),
     (rf"{_AT}/actions/runs/(?P<run>\d+)", "GET", GitHubServer.get_run),
+    (rf"{_AT}/actions/runs/(?P<run>\d+)/rerun", "POST", GitHubServer.rerun),
+    (rf"{_AT}/actions/workflows/(?P<workflow>[^/]+)/runs", "GET", GitHubServer.list_runs),
+    (rf"{_AT}/collaborators/(?P<login>[^/]+)/permission", "GET", GitHubServer.permission),
 ]

@@ -47,6 +47,7 @@ class Repo:
     files: dict[str, str] = field(default_factory=dict)  # "ref:path"
     runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     locked: list[int] = field(default_factory=list)
+    permissions: dict[str, str] = field(default_factory=dict)  # of who does more than read
 
 
 @dataclass
@@ -81,7 +82,7 @@ class State:
         return repo.comments[number]
 
     def put(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Add what a test has: tokens, comments, pulls, commits, files, runs, locked; of ``repo``."""
+        """Add what a test has: tokens, comments, pulls, commits, files, runs, locked, permissions; of ``repo``."""
         repo = self.repo(given.get("repo", REPO))
         for token, fields in given.get("tokens", {}).items():
             self.tokens[token] = Token(**fields)
@@ -93,5 +94,6 @@ class State:
         repo.runs.update({run["id"]: run for run in given.get("runs", [])})
         repo.commits.update(given.get("commits", {}))
         repo.files.update(given.get("files", {}))
+        repo.permissions.update(given.get("permissions", {}))
         repo.locked += given.get("locked", [])
         return {"comments": made}

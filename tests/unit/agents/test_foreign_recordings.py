@@ -29,13 +29,13 @@ def write_session(folder: Path, name: str, *texts: str, **more: Any) -> None:
     (folder / name).write_text(json.dumps(value))
 
 
-def write_traces(folder: Path, **answers: str) -> None:
+def write_traces(folder: Path, name: str = "run.json", /, **answers: str) -> None:
     cases = [
         {"eval_case_id": case, "agent_data": {"agents": {}, "turns": [{"events": events(f"ask {case}", answer)}]}}
         for case, answer in answers.items()
     ]
     (folder / "traces").mkdir(parents=True, exist_ok=True)
-    (folder / "traces" / "run.json").write_text(json.dumps({"eval_cases": cases}))
+    (folder / "traces" / name).write_text(json.dumps({"eval_cases": cases}))
 
 
 def write_results(folder: Path, at: float, eval_set: str, answer: str) -> None:
@@ -99,6 +99,14 @@ async def test_traces_of_agents_cli_answer_their_cases(tmp_path: Path):
     assert await answers(tmp_path / "artifacts" / "traces", "a", "ask a") == ["first"]
 
 
+async def test_of_several_runs_of_agents_cli_the_newest_counts(tmp_path: Path):
+    write_traces(tmp_path / "artifacts", "traces_20260102_000000.json", a="new")
+    write_traces(tmp_path / "artifacts", "traces_20260101_000000.json", a="old", b="only here")
+    assert await answers(tmp_path, "a", "ask a") == ["new"]
+    assert "no attempt" in await answers(tmp_path, "a", "ask a", repeat=1)
+    assert await answers(tmp_path, "b", "ask b") == ["only here"]
+
+
 async def test_results_of_google_adk_are_repeats_in_their_order_and_of_their_set(tmp_path: Path):
     for at, answer in ((2.0, "later"), (1.0, "earlier")):
         write_results(tmp_path, at, "basic", answer)
@@ -124,6 +132,65 @@ async def test_what_is_no_recording_is_passed_over(tmp_path: Path, text: str):
     (tmp_path / "notes.json").write_text(text)
     write_session(tmp_path, "a.session.json", "hi", "hello")
     assert await answers(tmp_path, "a", "hi") == ["hello"]
+
+
+def exported(*spans: dict[str, Any]) -> str:
+    """A request of OTLP JSON. Of a span are given its trace, its start, and its attributes."""
+    made = [
+        {
+            "traceId": span["trace"] * 32,
+            "spanId": f"{span['at']:016x}",
+            "startTimeUnixNano": str(span["at"]),
+            "endTimeUnixNano": str(span["at"] + 1),
+            "attributes": [{"key": name, "value": {"stringValue": text}} for name, text in span["of"].items()],
+        }
+        for span in spans
+    ]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": made}]}]})
+
+
+def chat(said: str, answer: str, **more: str) -> dict[str, str]:
+    messages = (("input", "user", said), ("output", "assistant", answer))
+    return {
+        "gen_ai.operation.name": "chat",
+        **{
+            f"gen_ai.{way}.messages": json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+            for way, role, text in messages
+        },
+        **more,
+    }
+
+
+ROLL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "roll",
+    "gen_ai.tool.call.arguments": '{"sides": 6}',
+}
+
+
+@pytest.mark.parametrize("lines", [True, False], ids=["lines", "one document"])
+async def test_a_trace_of_otlp_json_is_a_turn(tmp_path: Path, lines: bool):
+    spans = [
+        {"trace": "b", "at": 30, "of": chat("bye", "good bye", **{"gen_ai.conversation.id": "greeting"})},
+        {"trace": "a", "at": 10, "of": chat("hi", "", **{"gen_ai.conversation.id": "greeting"})},
+        {"trace": "a", "at": 20, "of": ROLL},
+        {"trace": "a", "at": 25, "of": chat("hi", "hello")},
+        {"trace": "c", "at": 1, "of": chat("roll", "rolled")},
+    ]
+    text = "\n\n".join(exported(span) for span in spans) if lines else exported(*spans)
+    (tmp_path / "spans.jsonl").write_text(text + "\n")
+    assert await answers(tmp_path, "greeting", "hi", "bye") == ["hello", "good bye"]
+    assert await answers(tmp_path, "named otherwise", "roll") == ["rolled"]
+    session, sent = await opened(tmp_path, "greeting", "hi", "bye")
+    done = await session.turn(sent[0])
+    assert [(call.name, call.args) for call in done.invocation.tool_calls()] == [("roll", {"sides": 6})]
+
+
+async def test_a_line_of_otlp_json_that_is_none_is_named(tmp_path: Path):
+    (tmp_path / "spans.json").write_text(exported() + '\n{"resourceSpans": [1]}\n')
+    started = await RecordedAgent("bot", tmp_path).start()
+    assert isinstance(started, AttemptError)
+    assert "spans.json cannot be read: line 2" in started.message
 
 
 async def test_a_folder_without_a_recording_is_an_error_of_the_agent(tmp_path: Path):

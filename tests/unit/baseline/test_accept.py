@@ -10,6 +10,7 @@ import pytest
 from agent_eval_action.baseline.accepted import KnownNames, append, parse, pending, read, unknown
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.errors import ConfigError
+from agent_eval_action.results.history import Accepted, Quarantine
 from agent_eval_action.results.run_result import CaseKey
 from support.results import run, simple
 
@@ -56,6 +57,12 @@ def test_no_file_accepts_nothing(path, tmp_path):
         ("- case: a\n  reason: ' '", "accept.yaml:2: reason must be text"),
         ("- case: a\n  reason: ", "accept.yaml:2: reason must be text"),
         (f"- case: a\n  reason: {'x' * 3000}", "longer than 2000"),
+        ("- case: a\n  reason: x\n  owner: jane", "accept.yaml:1: needs an until"),
+        ("- case: a\n  reason: x\n  until: 2027-01-31", "accept.yaml:1: needs an owner"),
+        ("- case: a\n  reason: x\n  owner: jane\n  until: tomorrow", "accept.yaml:4: until must be a day: YYYY-MM-DD"),
+        ("- case: a\n  reason: x\n  owner: jane\n  until: 2027-02-30", "accept.yaml:4: until is no day"),
+        ("- case: a\n  reason: x\n  owner: jane\n  until: 20270131", "accept.yaml:4: until must be text"),
+        ("- case: a\n  reason: x\n  owner: jane\n  until: 2027-01-31T12:00", "must be a day"),
         ("- case: [", "is not valid YAML"),
         ("- !!python/object:os.system x", "YAML tag"),
     ],
@@ -140,5 +147,23 @@ def test_a_file_in_another_style_is_not_guessed_at(path, tmp_path):
 
 def test_the_example_of_the_page_is_what_the_command_would_read():
     page = (Path(__file__).resolve().parents[3] / "docs" / "baseline.md").read_text()
-    (block,) = re.findall(r"^```yml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert [entry.case for entry in parse(block)] == ["book_flight"]
+    blocks = re.findall(r"^```yml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert [type(entry) for block in blocks for entry in parse(block)] == [Accepted, Quarantine]
+
+
+def test_a_quarantine_is_kept_beside_accepted_changes_and_accepts_none(path, tmp_path):
+    path.write_text(TEXT)
+    words = {"case": "x", "reason": "flaky", "owner": "jane", "until": "2027-01-31"}
+    (added,) = append(path, [words], workspace=tmp_path)
+    assert isinstance(added, Quarantine)
+    assert path.read_text().startswith(TEXT)
+    found = read(path, workspace=tmp_path)
+    assert list(found)[-1] == added
+    assert added not in pending(found, ())
+    assert append(path, [words], workspace=tmp_path) == ()
+    assert append(path, [{**words, "until": "2027-02-28"}], workspace=tmp_path)
+
+
+def test_an_entry_that_quarantines_nothing_is_named():
+    (problem,) = unknown(parse("- {case: b, reason: x, owner: jane, until: 2027-01-31}"), KnownNames(case={"a"}))
+    assert problem.message == "quarantines nothing: there is no case 'b'"

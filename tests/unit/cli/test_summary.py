@@ -110,3 +110,10 @@ def test_why_is_reported_once_and_each_case_has_a_line_with_its_first_difference
         line.split()[1] for line in printed("suite_drop").splitlines() if line.startswith("  ·  ") and "0.93" in line
     ]
     assert len(rows) == 6
+
+
+def test_a_quarantine_and_one_that_has_run_out_are_said() -> None:
+    text = printed("quarantined")
+    assert "Blocked  1 of 3 cases got worse" in text
+    assert "the quarantine of `rebook` ran out on 2026-11-01 (owner jo), so it counts again: flaky tool" in text
+    assert "quarantined until 2027-01-31 (owner jane): `book_flight`: the airline's sandbox is down" in text

@@ -59,6 +59,43 @@ def test_nothing_configured_everything_found_and_said(workspace):
     assert found.left_out == ("not run, no eval files: idle",)
 
 
+def test_traces_of_agents_cli_are_named_and_left_alone(workspace):
+    workspace.agent("shop")
+    workspace.write("tests/eval/datasets/basic-dataset.json", '{"eval_cases": [{"eval_case_id": "a"}]}')
+    note = "artifacts/traces holds what the agent answered in earlier runs, which is not scored"
+    assert not any(note in said for said in run(workspace).notes)
+    workspace.write("artifacts/traces/traces_1.json")
+    found = run(workspace)
+    assert [item.key for item in found.sets] == ["tests/eval/datasets/basic-dataset"]
+    assert any(note in said for said in found.notes)
+
+
+def test_the_test_files_of_a_set_are_eval_files_each_once(workspace):
+    workspace.agent("dice")
+    listed = {"eval_set_id": "s", "name": "s", "test_files": ["a.test.json", "../more/b.json", "s.evalset.json"]}
+    workspace.write("dice/s.evalset.json", json.dumps(listed))
+    workspace.write("dice/a.test.json")
+    workspace.write("more/b.json", json.dumps({"test_files": ["c.json"]}))
+    workspace.write("more/c.json")
+    expected = ["dice / dice/a", "dice / dice/s", "dice / more/b", "dice / more/c"]
+    assert planned(workspace) == planned(workspace, "dice/s.evalset.json") == expected
+    assert planned(workspace, (workspace.root / "dice/s.evalset.json", ("a",))) == ["dice / dice/s"]
+
+
+def test_test_files_that_are_not_there_are_refused_at_their_line(workspace):
+    workspace.agent("dice")
+    workspace.write(
+        "dice/s.evalset.json", '{"test_files": [\n"no.json",\n3,\n"\\u0000",\n"/etc/passwd",\n"%s"]}' % ("A" * 9999)
+    )
+    assert [line.partition(" (got")[0] for line in refused(workspace)] == [
+        "dice/s.evalset.json:2: there is no such eval file at $.test_files[0]",
+        "dice/s.evalset.json:3: there is no such eval file at $.test_files[1]",
+        "dice/s.evalset.json:4: there is no such eval file at $.test_files[2]",
+        "dice/s.evalset.json:5: there is no such eval file at $.test_files[3]",
+        "dice/s.evalset.json:6: there is no such eval file at $.test_files[4]",
+    ]
+
+
 def test_discovered_agents_have_the_options_at_the_top(workspace):
     workspace.agent("dice")
     workspace.write("dice/a.test.json")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agent_eval_action.config.walk import TooManyEntries, files_below, holds_agent, walk
+from agent_eval_action.config.walk import TooManyEntries, files_below, holds_agent, texts_below, walk
 
 
 def relative(root, paths):
@@ -40,6 +40,31 @@ def test_what_makes_a_folder_an_agents(workspace, name, text, found):
     assert relative(workspace.root, walk(workspace.root).agents) == (["a"] if found else [])
 
 
+FIXTURE = '{"events": [{"author": "user", "content": {"parts": [{"text": "hi"}]}}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("bot/tests/hi.json", FIXTURE, True),
+        ("bot/tests/hi_xfail.json", FIXTURE, False),  # `adk test` does not expect it to pass
+        ("bot/tests/hi.json", '{"events": [{"kind": "click"}]}', False),
+        ("bot/tests/deep/hi.json", FIXTURE, False),
+        ("bot/data/hi.json", FIXTURE, False),
+        ("tests/hi.json", FIXTURE, False),
+        ("package/tests/hi.json", FIXTURE, False),
+        ("bot/tests/core/hi/spec.yaml", "user_messages: []", True),
+        ("bot/tests/core/other/spec.yaml", "openapi: 3.1.0", False),
+    ],
+)
+def test_recordings_are_found_where_google_adk_finds_them(workspace, name, text, found):
+    workspace.write("bot/agent.py", "root_agent = Agent()")
+    workspace.write("package/__init__.py", "")
+    workspace.write("bot/tests/core/hi/generated-recordings-sse.yaml", "")
+    workspace.write(name, text)
+    assert relative(workspace.root, walk(workspace.root).eval_files) == ([name] if found else [])
+
+
 @pytest.mark.parametrize(
     ("manifest", "found"),
     [
@@ -66,6 +91,15 @@ def test_a_fifo_or_a_folder_called_agent_py_holds_nobody_up(workspace):
     (workspace.root / "b" / "agent.py").mkdir(parents=True)
     assert not holds_agent(workspace.root / "a", ["agent.py"])
     assert walk(workspace.root).agents == ()
+
+
+def test_the_beginnings_of_files_are_read_and_a_fifo_among_them_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "a.py")
+    (tmp_path / "b.py").write_text("environ['NAME']")
+    (tmp_path / "c.txt").write_text("no code")
+    found = {path.name: text for path, text in texts_below(tmp_path, (".py",), max_entries=10, size=7)}
+    assert found == {"a.py": b"", "b.py": b"environ"}
+    assert len(list(texts_below(tmp_path, (".py",), max_entries=2, size=7))) <= 2
 
 
 def test_what_is_hidden_built_or_installed_is_left_out(workspace):

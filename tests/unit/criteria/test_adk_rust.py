@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import build
-from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.criteria.deterministic.adk_rust import (
+from agent_eval_action.criteria.adk_rust import (
     ResponseSimilarity,
     ToolTrajectoryScore,
-    common_subsequence,
-    edit_distance,
     matched_calls,
     trajectory_score,
 )
+from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.criteria.text import common_subsequence, edit_distance
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
@@ -30,10 +29,23 @@ UNICODE_MARKS = 2
 """Texts where Rust keeps vowel signs and circled letters that ``str.isalnum`` does not know as letters."""
 
 
+NOT_SCORED = {
+    "llm_judge_parse_v2": "lines of a judge's answer; ours answers in JSON, and one that cannot be read is asked again",
+    "structured_judge_parse": "a judge that no criteria file can ask for",
+    "trace": "an analysis that no criterion of ADK-Rust has a threshold for",
+    "wilcoxon_p": "the comparison of two agents, which the gate makes in its own way",
+}
+"""Groups of vectors that stand for nothing a file of ADK-Rust can ask for, with the reason."""
+
+
 @pytest.fixture(scope="module")
 def vectors(corpus: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((corpus.parent / "golden" / "adk_rust.json").read_text())
     return content
+
+
+def test_every_group_of_vectors_is_tested_or_has_a_reason_why_not(vectors):
+    assert vectors.keys() == {"tool_trajectory", "response_similarity", *NOT_SCORED}
 
 
 def test_every_trajectory_has_the_score_of_version_3(vectors):
@@ -67,7 +79,7 @@ def test_a_criteria_file_of_adk_rust_is_read_and_what_it_asks_beyond_is_refused(
     (criterion,) = build(load_criteria_file(path, workspace=tmp_path).specs)
     assert (criterion.name, criterion.threshold) == ("tool_trajectory_score", 1)
     assert criterion.model_dump()["strict_args"] is True
-    for asked in ('"safety_score": 0.9', '"tool_trajectory_avg_score": 1', '"custom": [{"name": "x"}]'):
+    for asked in ('"tool_trajectory_avg_score": 1', '"custom": [{"name": "x"}]'):
         path.write_text(f'{{"tool_trajectory_score": 1,\n {asked}}}')
         with pytest.raises(ConfigError) as refused:
             load_criteria_file(path, workspace=tmp_path)
@@ -86,14 +98,14 @@ def scored(criterion: Criterion, expected: list[Invocation], actual: list[Invoca
     return asyncio.run(criterion.score(Sample(case, tuple(actual))))
 
 
-def test_a_case_is_the_mean_of_the_turns_that_have_a_reference():
+def test_a_case_is_its_worst_turn_of_those_that_have_a_reference():
     similarity = ResponseSimilarity(threshold=0.5)
     made = scored(similarity, [turn("a b"), turn(None), turn("c")], [turn("a b"), turn("x"), turn(None)])
-    assert (made.score, made.passed) == (0.5, True)
+    assert (made.score, made.passed) == (0, False)
     assert [each.score for each in made.turns] == [1, None, 0]
     assert scored(similarity, [turn(None)], [turn("x")]).status is ScoreStatus.NOT_APPLICABLE
     trajectory = ToolTrajectoryScore(threshold=1)
-    assert scored(trajectory, [turn("x", "a", "b"), turn("x")], [turn("x", "b"), turn("x")]).score == 0.75
+    assert scored(trajectory, [turn("x", "a", "b"), turn("x")], [turn("x", "b"), turn("x")]).score == 0.5
 
 
 def test_hostile_texts_and_arguments_take_seconds_at_most():

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import build, criterion_digest
 from agent_eval_action.criteria.agents_cli import instance_of
 from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judge.base import Answer, VerdictAnswer, parse_answer, schema_of
+from agent_eval_action.criteria.judge import Answer, VerdictAnswer, parse_answer, schema_of
 from support.judging import said, verdicts
 
 ANSWER = {"rationale": "so", "verdict": "yes"}

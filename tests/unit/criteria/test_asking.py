@@ -10,7 +10,7 @@ import pytest
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build, criterion_digest
-from agent_eval_action.criteria.judge.base import (
+from agent_eval_action.criteria.judge import (
     Judge,
     JudgeModelOptions,
     PartialAnswer,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
+from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build, criterion_digest, criterion_info
 from agent_eval_action.errors import ConfigError, Problem
 from support.turns import criterion
@@ -62,7 +63,7 @@ def test_every_problem_of_every_criterion_is_reported_with_its_line(tmp_path):
     )
     assert lines[1][3] == "did you mean `threshold`?"
     assert lines[2][:2] == (6, "$.criteria.tool_trajectory_avg_score.matchType")
-    assert "'EXACT', 'IN_ORDER' or 'ANY_ORDER'" in lines[2][2]
+    assert "'EXACT', 'IN_ORDER', 'ANY_ORDER' or 'UNORDERED'" in lines[2][2]
     assert lines[3][0] == 7
     assert lines[4][:2] == (12, "$.criteria.final_response_match_v2.judge_model_options.num_samples")
     assert len(problems) == 5

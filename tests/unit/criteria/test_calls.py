@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import CRITERIA, build, criterion_digest
-from agent_eval_action.criteria.base import Sample
-from agent_eval_action.criteria.deterministic.arguments import ArgumentRule, matched_calls
+from agent_eval_action.criteria.base import Sample, relaxations
+from agent_eval_action.criteria.calls import ArgumentRule, matched_calls
+from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.results.evalset import (
     Content,
     EvalCase,
     FunctionCall,
+    InnerEvent,
     IntermediateData,
     Invocation,
     InvocationEvent,
@@ -90,6 +92,11 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = [
     ({"ignore": ["a.b"]}, {"a": {"b": 1, "c": 2}}, {"a": {"b": 9, "c": 2}}, True),
     ({"ignore": ["a.b"]}, {"a": {"b": 1, "c": 2}}, {"a": {"c": 2}}, True),
     ({"ignore": ["a.b"]}, {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, False),
+    ({"ignore": ["*"]}, {"a": 1}, {"b": 2}, True),
+    ({"only": ["a.b", "id"]}, {"a": {"b": 1, "c": 2}, "x": 1}, {"a": {"b": 1, "c": 3}, "y": 1}, True),
+    ({"only": ["a.b"]}, {"a": {"b": 1}}, {"a": {"b": 2}}, False),
+    ({"only": ["a"]}, {"a": {"b": 1}}, {"a": {"b": 2}}, False),
+    ({"only": ["a"]}, {"a": 1}, {}, False),
     ({"ignore": ["items.1"]}, {"items": [1, 2]}, {"items": [1, 3]}, True),
     ({"tolerance": 0.1}, {"a": [1.0]}, {"a": [1.05]}, True),
     ({"tolerance": 0.1}, {"a": 1}, {"a": 1.2}, False),
@@ -187,6 +194,9 @@ def test_texts() -> None:
     assert of("answer_exact_match", "A  b", "a b") == 0
     assert of("answer_exact_match", "A  b", "a b", ignore_case=True, ignore_whitespace=True) == 1
     assert of("answer_contains", "", "one two", texts=["one", "three"]) == 0.5
+    assert of("answer_contains", "two", "one two") == 1
+    assert of("answer_contains", "three", "one two") == 0
+    assert of("answer_contains", "", "one two") is None, "there is no reference"
     assert of("answer_pattern", "", "order 1042", pattern=r"\d{4}") == 1
     assert of("answer_pattern", "", "order\ud800", pattern=r"^\d") == 0
     assert score("answer_similarity", turn(answer="x" * 20_000), turn(answer="y")).status is ScoreStatus.ERROR
@@ -200,3 +210,117 @@ def test_hostile_calls_are_no_score_and_no_crash() -> None:
         found = score(name, turn(call("a", x=1)), turn(*([call("a", x=1)] * 600)))
         assert found.status in {ScoreStatus.ERROR, ScoreStatus.SCORED}
     assert all(CRITERIA[name].name == name for name in SHARES)
+
+
+def made_in(author: str, within: str | None, identifier: str, name: str) -> InnerEvent:
+    part = Part(function_call=FunctionCall(id=identifier, name=name, args={}))
+    return InnerEvent(author=author, within=within, content=Content(role="model", parts=(part,)))
+
+
+def test_calls_of_agents_called_as_tools_count_where_the_criterion_says_so() -> None:
+    inner = (
+        made_in("clerk", "1", "2", "look"),
+        made_in("clerk", "1", "3", "look"),
+        made_in("archivist", "3", "4", "find"),
+    )
+    own = (made_in("desk", None, "1", "clerk"), made_in("desk", None, "5", "look"))
+    events = tuple(InvocationEvent(author=event.author, content=event.content) for event in own)
+    got = turn().model_copy(
+        update={"intermediate_data": InvocationEvents(invocation_events=events), "inner_events": inner}
+    )
+    assert [made.name for made in got.tool_calls()] == ["clerk", "look"]
+    assert [made.name for made in got.all_tool_calls()] == ["clerk", "look", "look", "find", "look"]
+    shallow, whole = (
+        turn(*map(call, names)) for names in (["clerk", "look"], ["clerk", "look", "look", "find", "look"])
+    )
+    for name in (*SHARES, "tool_trajectory_avg_score"):
+        assert score(name, shallow, got).score == 1
+    for name in SHARES:
+        assert score(name, whole, got, inner_calls=True).score == 1
+        assert score(name, shallow, got, inner_calls=True).score != score(name, shallow, got).score or "recall" in name
+    assert [
+        score("trajectory_single_tool_use", whole, got, tool="find", inner_calls=on).score for on in (False, True)
+    ] == [0, 1]
+    assert [score("redundant_calls", whole, got, inner_calls=on).score for on in (False, True)] == [0, 2]
+    routes = {False: ["desk"], True: ["desk", "clerk", "archivist"]}
+    for on, agents in routes.items():
+        assert score("agent_route", whole, got, agents=agents, inner_calls=on).score == 1
+        assert score("agent_route", whole, got, agents=agents, inner_calls=not on).score == 0
+
+
+def test_the_option_for_agents_called_as_tools_begins_no_new_history_where_it_is_off() -> None:
+    plain, off, on = (
+        criterion_digest(build([CriterionSpec("trajectory_f1", {"threshold": 0.5, **options})])[0])
+        for options in ({}, {"inner_calls": False}, {"inner_calls": True})
+    )
+    assert plain == off != on
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"total": {"type": "number", "minimum": 0}, "code": {"pattern": "^(a+)+$"}},
+    "required": ["total"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "said"),
+    [
+        ('{"total": 3.5}', 1, "as the schema says"),
+        ('{"total": -1}', 0, "total: -1 is less than the minimum of 0"),
+        ('{"total": true}', 0, "total: true is not of type"),
+        ('{"totals": 1}', 0, "'totals'"),
+        ('{"total": 1, "code": "' + "a" * 5000 + '!"}', 0, "does not match"),
+        ('{"total": NaN}', 0, "no JSON"),
+        ('```json\n{"total": 1}\n```', 0, "no JSON"),
+        ("[" * 100_000, 0, "no JSON"),
+        (r'{"\ud800|<script>": "@everyone\u001b[0m", "total": 1}', 0, "<script>"),
+        ('{"total": 1' + "0" * 400 + "}", 1, "as the schema says"),
+        ("", 0, "no JSON"),
+    ],
+)
+def test_an_answer_is_json_of_the_schema(answer: str, expected: int, said: str) -> None:
+    found = score("answer_json_schema", turn(), turn(answer=answer), json_schema=SCHEMA)
+    assert found.score == expected
+    assert said in found.turns[0].reason
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "objekt"},
+        {"pattern": "("},
+        {"$ref": "http://127.0.0.1:9/schema.json"},
+        {"$ref": "file:///etc/passwd"},
+        {"properties": {"a": {"pattern": "(?=a)"}}},
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_before_the_run(schema: dict[str, Any]) -> None:
+    with pytest.raises(AgentEvalError, match="json_schema"):
+        score("answer_json_schema", turn(), turn(answer="{}"), json_schema=schema)
+
+
+def test_another_schema_may_ask_for_less() -> None:
+    looser = {**SCHEMA, "required": []}
+    declared = CRITERIA.get("answer_json_schema").relaxed_when
+    found = relaxations({"json_schema": SCHEMA}, {"json_schema": looser}, declared)
+    assert [one.option for one in found] == ["json_schema"]
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "same"),
+    [
+        (1, True, False),
+        (True, 1, False),
+        (0, False, False),
+        (1, 1.0, True),
+        ([1], [True], False),
+        ([{"a": 1}], [{"a": 1.0}], True),
+    ],
+)
+def test_states_are_compared_as_json(want: Any, got: Any, *, same: bool) -> None:
+    (criterion,) = build([CriterionSpec("final_session_state", {"threshold": 0.5})])
+    case = EvalCase(eval_id="x", conversation=(turn(),), final_session_state={"paid": want})
+    sample = Sample(case, (turn(),), final_session_state={"paid": got})
+    assert asyncio.run(criterion.score(sample)).score == same

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import build, criterion_digest, criterion_info
 from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.errors import ConfigError

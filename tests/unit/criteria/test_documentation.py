@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.criteria import load_criteria_file
+from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build
-from agent_eval_action.criteria.judge.base import JudgeModelOptions
+from agent_eval_action.criteria.judge import JudgeModelOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "criteria.md").read_text(encoding="utf-8")

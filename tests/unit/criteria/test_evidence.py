@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.judge import grounding_context
+from agent_eval_action.criteria import grounding_context
 from agent_eval_action.results.evalset import Invocation
 from support.judging import rubric, scored, verdicts
 from support.scripted_llm import ScriptedLlm

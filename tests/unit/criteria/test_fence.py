@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.criteria.judge.base import fences, message
+from agent_eval_action.criteria.judge import fences, message
 from agent_eval_action.llm.client import LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import ScoreStatus

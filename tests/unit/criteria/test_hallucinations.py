@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.criteria.judge.hallucinations import Hallucinations
+from agent_eval_action.criteria.hallucinations import Hallucinations
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation

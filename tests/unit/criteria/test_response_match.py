@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from agent_eval_action.criteria import text as deterministic_text
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.criteria.deterministic import text as deterministic_text
-from agent_eval_action.criteria.deterministic.text import rouge_1, tokenizer
+from agent_eval_action.criteria.text import rouge_1, tokenizer
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, sample, score, turn
 
@@ -91,7 +91,7 @@ def test_megabytes_are_scored_beside_the_event_loop(monkeypatch):
         return count(self, text)
 
     monkeypatch.setattr(deterministic_text.Tokenizer, "count", noted)
-    asyncio.run(MATCH.score(sample([turn("short")], [turn("short")])))
+    asyncio.run(MATCH.score(sample([turn("short")], [turn("shorter")])))
     assert set(threads) == {threading.main_thread()}
     threads.clear()
     asyncio.run(MATCH.score(sample([turn("short")], [turn("long " * 100_000)])))

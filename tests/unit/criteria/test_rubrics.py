@@ -9,8 +9,8 @@ import pytest
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build
-from agent_eval_action.criteria.judge.base import VerdictAnswer, schema_of
-from agent_eval_action.criteria.judge.rubrics import RubricCriterion
+from agent_eval_action.criteria.judge import VerdictAnswer, schema_of
+from agent_eval_action.criteria.verdicts import RubricCriterion
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judge.hallucinations import sentences_of
+from agent_eval_action.criteria.hallucinations import sentences_of
 
 FRUIT = "There are three kinds:\n1. Apples are **red**.\n2. Bananas [cost 2 €](https://shop.example/b).[3]\n\nEnjoy!"
 WHOLE = ["There are three kinds:", "Apples are red.", "Bananas cost 2 €.", "Enjoy!"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.criteria.judge.verdicts import SimulatorQuality
+from agent_eval_action.criteria.verdicts import SimulatorQuality
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import Llm, LlmError, LlmRequest
 from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, EvalCase, Invocation, default_behaviors, find_persona

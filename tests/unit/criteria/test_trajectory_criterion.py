@@ -31,6 +31,7 @@ def scored(expected: list[dict[str, Any]], actual: list[dict[str, Any]], **optio
         ({"match_type": 1}, [A, B], [C, A, C], "turn 1: missing call b(x=1)"),
         ({"match_type": 1}, [A, B], [B, C, A], "turn 1: out of order: a() was expected as call 1, came as call 3"),
         ({"match_type": "ANY_ORDER"}, [A, A, B], [B, C, A], "turn 1: missing call a()"),
+        ({"match_type": "unordered"}, [A, B], [B, A, C], "turn 1: extra call c()"),
         ({"ignore_args": True}, [B, C], [call("b", x=2)], "turn 1: missing call c"),
     ],
 )  # fmt: skip
@@ -46,6 +47,7 @@ def test_the_reason_of_a_zero_is_the_difference_that_counts(options, expected, a
         ({}, [], [], "turn 1: no call expected, none made"),
         ({"matchType": "any order"}, [], [A], "turn 1: no call expected, 1 made"),
         ({"match_type": 2}, [A, B], [B, C, A], "turn 1: all 2 expected calls made, and 1 other"),
+        ({"match_type": "UNORDERED"}, [A, B], [B, A], "turn 1: all 2 expected calls made"),
         ({"ignoreArgs": True}, [B], [call("b", x=2)], "turn 1: the expected call made"),
     ],
 )

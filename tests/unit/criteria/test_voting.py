@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 
-from agent_eval_action.criteria.judge.base import (
+from agent_eval_action.criteria.judge import (
     Judge,
     JudgeModelOptions,
     Question,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent_eval_action.diagnostics.foreign_files import CRITERIA_FILES, EVAL_FILES, recognise_criteria_file
+from agent_eval_action.diagnostics.foreign_files import EVAL_FILES, TRPC_METRICS
 from agent_eval_action.diagnostics.foreign_files import recognise_eval_file as recognise
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import load_eval_file
@@ -22,6 +22,8 @@ VALUES = (
     ("a metrics file, not an eval file", {"metrics": []}),
     ("an initial session, not an eval file", {"state": {}, "events": []}),
     ("a criteria file, not an eval file", {"criteria": {}}),
+    ("a metrics file of trpc-agent, not an eval file", [{"metricName": "m"}]),
+    ("a metrics file of trpc-agent, not an eval file", {"metrics": [{"metric_name": "m"}]}),
 )
 
 
@@ -40,10 +42,8 @@ def test_a_file_that_is_not_read_is_named(tmp_path, name, value):
 
 
 def test_every_entry_has_a_value_that_it_recognises():
-    assert {recognise(value) for _, value in VALUES} == set(EVAL_FILES)
-    values = [{"metricName": "m"}], {"metrics": [{"metric_name": "m"}]}
-    assert [recognise_criteria_file(value) for value in values] == list(CRITERIA_FILES)
-    assert not any(recognise_criteria_file({"criteria": {}, **value}) for value in values if isinstance(value, dict))
+    assert {recognise(value) for _, value in VALUES} == {*EVAL_FILES, TRPC_METRICS}
+    assert not TRPC_METRICS.recognises({"criteria": {}, "metrics": [{"metric_name": "m"}]})
 
 
 @pytest.mark.parametrize("conversation", [5, True, "x", {"userContent": 1}, [5], None])
@@ -59,4 +59,10 @@ def test_a_conversation_that_is_no_list_is_nothing_foreign(tmp_path, conversatio
 @pytest.mark.parametrize("value", [0, None, "evalCases", [], [[]], {}])
 def test_a_value_without_such_keys_is_nothing_foreign(value):
     assert recognise(value) is None
-    assert recognise_criteria_file(value) is None
+
+
+def test_a_key_of_a_megabyte_takes_no_time(tmp_path):
+    path = tmp_path / "a.evalset.json"
+    case = {"eval_id": "a", "evalMode": "trace", "A" * (1 << 20): 1, "conversation": []}
+    path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": [case], "B" * (1 << 20): 1}))
+    assert load_eval_file(path, workspace=tmp_path).format == "trpc"

@@ -291,3 +291,10 @@ def test_ten_thousand_cases_have_their_lines(tmp_path):
     lines = text.splitlines()
     for case in loaded.eval_set.eval_cases[::997]:
         assert case.eval_id in lines[case.line]  # the line after the opening brace
+
+
+def test_a_set_of_adk_rust_that_only_lists_files_holds_no_cases_and_is_no_mistake(tmp_path):
+    path = tmp_path / "s.evalset.json"
+    path.write_text('{"eval_set_id": "s", "name": "s", "test_files": ["a.test.json"]}')
+    loaded = load_eval_file(path, workspace=tmp_path)
+    assert (loaded.format, loaded.eval_set.eval_cases, loaded.warnings) == ("adk_rust", (), ())

@@ -252,3 +252,48 @@ def test_a_table_that_is_named_is_validated_by_its_mapping(project: Path) -> Non
     count, found = validate_paths(paths, project, columns)
     assert count == 2
     assert [problem.path.name for problem in found] == ["b.csv"]
+
+
+ROWS = [
+    {"inputs": {"question": "How many?"}, "outputs": {"answer": "Two."}, "id": "e1"},
+    {"inputs": {"question": "Who?"}, "outputs": {"answer": "Ada."}, "id": "e2"},
+]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_list_of_json_is_the_table_that_its_lines_are(tmp_path: Path, wrapped: bool) -> None:
+    rows = [{"item": row, "sample": {"output_text": "x"}} for row in ROWS] if wrapped else ROWS
+    of_list = load(tmp_path, json.dumps(rows, indent=1), "q.json")
+    of_lines = load(tmp_path, "\n".join(map(json.dumps, rows)), "q.jsonl")
+    assert of_list.format == of_lines.format == "table"
+    assert of_list.eval_set == of_lines.eval_set
+    lines = (tmp_path / "q.json").read_text().splitlines()
+    assert [lines[case.line - 1].strip() for case in of_list.eval_set.eval_cases if case.line] == ["{", "{"]
+
+
+def test_columns_make_a_table_of_any_list(tmp_path: Path) -> None:
+    text = '[\n {"ask": "Hi", "query": "not this"}]'
+    case = only_case(load(tmp_path, text, "q.json", prompt="ask"))
+    assert (case.turns[0].user_content.text, case.line) == ("Hi", 2)
+    with pytest.raises(EvalFileError) as refused:
+        load(tmp_path, '[{"ask": "Hi"},\n 3]', "q.json", prompt="ask")
+    assert problems(refused) == [(2, "this row is no JSON object")]
+    with pytest.raises(EvalFileError) as refused:
+        load(tmp_path, "[]", "q.json", prompt="ask")
+    assert problems(refused) == [(None, "is empty")]
+
+
+def test_lists_of_adk_stay_what_they_are(tmp_path: Path) -> None:
+    turns = '[{"query": "Hi", "reference": "Hello", "expected_tool_use": []}]'
+    cases = '[{"name": "a", "data": [{"query": "Hi", "reference": "Hello"}], "initial_session": {}}]'
+    for text in (turns, cases, "[]"):
+        assert load(tmp_path, text, "q.json").format == "adk_legacy"
+
+
+def test_a_list_that_is_too_large_says_how_to_make_lines_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    with path.open("wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(EvalFileError) as refused:
+        load_eval_file(path, workspace=tmp_path)
+    assert "jq -c '.[]' q.json > q.jsonl" in str(refused.value.problems[0])

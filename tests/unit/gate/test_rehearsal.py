@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.config.models import CriterionPolicy, Policy
-from agent_eval_action.gate.simulate import Backtest, BacktestOptions, backtest_policy
+from agent_eval_action.gate.simulate import Backtest, backtest_policy
 from agent_eval_action.results.history import History, PairHistory, ScoreCount
 from agent_eval_action.results.run_result import CaseKey
 
@@ -23,7 +23,7 @@ def rates(found: Backtest) -> dict[str, float]:
 
 
 def go(known: History, policy: Policy | None = None, runs: int = 30) -> Backtest:
-    return backtest_policy(known, policy or Policy(), {"tokens": "minimize"}, BacktestOptions(runs))
+    return backtest_policy(known, policy or Policy(), {"tokens": "minimize"}, runs=runs)
 
 
 def test_a_stable_suite_is_never_blocked_for_nothing_and_a_broken_case_always():

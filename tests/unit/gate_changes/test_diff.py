@@ -13,7 +13,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
-from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, TurnSnapshot, sets_of_result
 from agent_eval_action.results.decision import CallBrief, Verdict
 from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.history import Accepted
@@ -27,11 +27,11 @@ CHECK = CallBrief(name="check_prime", args={"nums": [2]})
 SAID = "the die shows six and that is not a prime number"
 
 
-def turn(*calls: CallBrief, asked: str = "roll", response: str = SAID, rubrics: tuple[str, ...] = ()) -> ExpectedTurn:
-    return ExpectedTurn(asked, calls, response, frozenset(rubrics))
+def turn(*calls: CallBrief, asked: str = "roll", response: str = SAID, rubrics: tuple[str, ...] = ()) -> TurnSnapshot:
+    return TurnSnapshot(asked, calls, response, frozenset(rubrics))
 
 
-def measured(name: str, *turns: ExpectedTurn, agent: str = "bot", eval_set: str = "evals/dice") -> CaseSnapshot:
+def measured(name: str, *turns: TurnSnapshot, agent: str = "bot", eval_set: str = "evals/dice") -> CaseSnapshot:
     """A case whose digest is of what it says, its name apart, as in eval files."""
     return CaseSnapshot(CaseKey(agent, eval_set, name), str((turns, "")), turns)
 

@@ -18,7 +18,7 @@ from agent_eval_action.config.models import (
 from agent_eval_action.config.option_info import is_looser, is_rule
 from agent_eval_action.config.options import AGENT_ENTRY, JUDGING_OPTIONS, OPTIONS
 from agent_eval_action.gate_changes.changes import agent_changes, settings_in_force
-from agent_eval_action.gate_changes.rules import setting_changes
+from agent_eval_action.gate_changes.diff import setting_changes
 
 STRICT_AND_LOOSE: list[tuple[type[BaseModel], str, Any, Any]] = [
     (CriterionPolicy, "mode", "blocking", "advisory"),

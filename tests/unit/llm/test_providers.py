@@ -6,25 +6,21 @@ import sys
 
 import pytest
 
-from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import ProviderConfig
 from agent_eval_action.llm.providers import PROVIDERS, check_options, provider_of, unknown_model
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 
 KNOWN = [
-    ("gemini-2.5-flash", ("google", "gemini-2.5-flash")),
-    ("gemma-3-27b-it", ("google", "gemma-3-27b-it")),
-    ("models/gemini-2.5-flash", ("google", "models/gemini-2.5-flash")),
-    ("tunedModels/mine-123", ("google", "tunedModels/mine-123")),
-    ("publishers/google/models/gemini-2.5-pro", ("google", "publishers/google/models/gemini-2.5-pro")),
-    ("projects/p/locations/l/endpoints/42", ("google", "projects/p/locations/l/endpoints/42")),
-    (
-        "projects/p/locations/l/publishers/google/models/gemini-2.5-pro",
-        ("google", "projects/p/locations/l/publishers/google/models/gemini-2.5-pro"),
-    ),
-    ("openai/gpt-4.1-mini", ("openai", "gpt-4.1-mini")),
-    ("openai/meta-llama/Llama-3.3-70B", ("openai", "meta-llama/Llama-3.3-70B")),
-    ("vertex_eval/safety_v1", ("vertex_eval", "safety_v1")),
+    ("gemini-2.5-flash", "google"),
+    ("gemma-3-27b-it", "google"),
+    ("models/gemini-2.5-flash", "google"),
+    ("tunedModels/mine-123", "google"),
+    ("publishers/google/models/gemini-2.5-pro", "google"),
+    ("projects/p/locations/l/endpoints/42", "google"),
+    ("projects/p/locations/l/publishers/google/models/gemini-2.5-pro", "google"),
+    ("openai/gpt-4.1-mini", "openai"),
+    ("openai/meta-llama/Llama-3.3-70B", "openai"),
+    ("vertex_eval/safety_v1", "vertex_eval"),
 ]
 
 
@@ -32,7 +28,7 @@ KNOWN = [
 def test_a_name_means_a_provider(model, expected):
     assert provider_of(model) == expected
     assert unknown_model(model) == ""
-    assert expected[0] in {"vertex_eval", *PROVIDERS}
+    assert expected in {"vertex_eval", *PROVIDERS}
 
 
 UNKNOWN = [
@@ -52,9 +48,6 @@ UNKNOWN = [
 @pytest.mark.parametrize(("model", "hint"), UNKNOWN)
 def test_an_unknown_name_is_refused_with_a_hint(model, hint):
     assert hint in unknown_model(model)
-    with pytest.raises(ConfigError) as raised:
-        provider_of(model)
-    assert hint in str(raised.value)
 
 
 def test_options_are_checked_by_the_models_provider():

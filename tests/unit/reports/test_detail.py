@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
-from agent_eval_action.reports.detail import scores_only, state_of
+from agent_eval_action.reports.base import scores_only, state_of
 from support.messages import text_finding
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -34,6 +34,11 @@ def test_a_rubric_nobody_voted_on_is_neither_met_nor_missed() -> None:
     assert list(found) == [(1, "rubric", "polite", "no vote")]
 
 
+def test_a_rubric_that_was_graded_has_its_grade() -> None:
+    found = objections(score(TurnScore(turn=0, rubrics=(rubric("polite", 0.25, Votes(), rationale="curt"),))))
+    assert list(found) == [(1, "rubric", "polite", "graded 0.25. curt")]
+
+
 def test_sentences_without_support_are_shown() -> None:
     sentences = (
         SentenceLabel(sentence="Hello.", label="not_applicable"),

@@ -280,6 +280,7 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
     assert root.get("errors") == "1"
 
 
+@pytest.mark.exhaustive
 def test_five_thousand_cases_are_valid_and_complete(large_result: Callable[[int], RunResult]) -> None:
     root, _ = rendered(ReportInput(large_result(5_000)))
     assert root.get("tests") == "20002"

@@ -11,8 +11,8 @@ import pytest
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports.formatting import Name, Prose, compose, joined
 from agent_eval_action.reports.messages import _WRITERS, Messages
-from agent_eval_action.reports.prose import Name, Prose, compose, joined
 from agent_eval_action.results.findings import Finding, FindingCode, Subject
 from support.messages import headline, pair_sentence, sentences, text_finding
 

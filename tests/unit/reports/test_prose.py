@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.reports.prose import listed
+from agent_eval_action.reports.formatting import listed
 from agent_eval_action.results.findings import excerpt
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.reports import ReportInput, results_json
-from agent_eval_action.reports.detail import scores_only
+from agent_eval_action.reports.base import scores_only
 from agent_eval_action.reports.view import Group
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Verdict
 from support.messages import text_finding
@@ -33,6 +33,7 @@ GROUPS: dict[Group, list[list[tuple[ChangeKind, dict[str, Any]]]]] = {
     Group.WORSE: [[(K.WORSE, {})], [(K.WORSE, {"interval": CERTAIN}), (K.FLAKY, {})]],
     Group.FLAKY: [[(K.FLAKY, {}), (K.ON_MAIN, {})], [(K.WORSE, {"interval": DOUBTFUL}), (K.FLAKY, {})]],
     Group.BROKEN_ON_MAIN: [[(K.ON_MAIN, {}), (K.CHANGED, {})]],
+    Group.QUARANTINED: [[(K.FAILING, {"quarantined": True})], [(K.SAME, {}), (K.ERROR, {"quarantined": True})]],
     Group.NEW: [[(K.NEW, {})], [(K.NEW, {}), (K.NOT_APPLICABLE, {})]],
     Group.CHANGED: [[(K.CHANGED, {}), (K.BETTER, {})]],
     Group.BETTER: [[(K.FIXED, {})], [(K.BETTER, {}), (K.SAME, {})]],

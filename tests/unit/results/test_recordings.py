@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.reports.recorded_details import RecordedDetails
+from agent_eval_action.reports.html import RecordedDetails
 from agent_eval_action.results.evalset import (
     Content,
     FunctionCall,
     FunctionResponse,
+    InnerEvent,
     IntermediateData,
     Invocation,
     InvocationEvent,
@@ -22,9 +23,8 @@ from agent_eval_action.results.evalset import (
     Part,
     Span,
 )
-from agent_eval_action.results.recordings import Recordings, tool_results
 from agent_eval_action.results.run_result import Attempt, AttemptKey, AttemptSummary, CaseKey
-from agent_eval_action.results.transcripts import ATTEMPTS, BLOB_BYTES, TranscriptWriter
+from agent_eval_action.results.transcripts import ATTEMPTS, BLOB_BYTES, Recordings, TranscriptWriter, tool_results
 
 BIG = bytes(range(256)) * (BLOB_BYTES // 256 + 1)
 KEY = AttemptKey('bot "1"', "sätze", "\u202eevil\\", 3, "base")
@@ -54,18 +54,23 @@ def write(folder: Path, *attempts: Attempt) -> Recordings:
     return found
 
 
+def turns_of(recordings: Recordings, key: AttemptKey) -> tuple[Invocation, ...]:
+    with recordings.open() as file:
+        return recordings.turns(file, key)
+
+
 def details(recordings: Recordings, budget: int = 1_000_000) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The turns of the one attempt, and what follows the details of a page."""
-    made = RecordedDetails(recordings, budget)
-    turns = made.turns(CaseKey(*KEY[:3]), AttemptSummary(repeat=KEY.repeat, arm=KEY.arm))
+    with RecordedDetails(recordings, budget) as made:
+        turns = made.turns(CaseKey(*KEY[:3]), AttemptSummary(repeat=KEY.repeat, arm=KEY.arm))
     return turns, json.loads("{" + "".join(made.media_json()).removeprefix(",") + "}")
 
 
 def test_an_attempt_is_found_by_all_of_its_key(tmp_path: Path) -> None:
     other = attempt(key=KEY._replace(arm="head"))
     recordings = write(tmp_path, other, attempt(image(b"x")))
-    assert recordings.turns(KEY) == attempt(image(b"x")).turns
-    assert recordings.turns(KEY._replace(repeat=4)) == ()
+    assert turns_of(recordings, KEY) == attempt(image(b"x")).turns
+    assert turns_of(recordings, KEY._replace(repeat=4)) == ()
     assert Recordings.find(tmp_path / "nowhere") is None
 
 
@@ -79,6 +84,31 @@ def test_media_come_from_the_line_or_from_blobs_each_once(tmp_path: Path) -> Non
     }
     assert rest["left_out"] == 0
     assert turns[0]["spans"] == [["tool", "look", 0.5, 1, None, None]]
+
+
+def test_calls_of_agents_called_as_tools_are_shown_with_the_call_they_were_made_in(tmp_path: Path) -> None:
+    def made(author: str, within: str, identifier: str, answer: str) -> InnerEvent:
+        called = FunctionCall(id=identifier, name="find", args={"in": author})
+        parts = (
+            Part(function_call=called),
+            Part(function_response=FunctionResponse(id=identifier, response={"a": answer})),
+        )
+        return InnerEvent(author=author, within=within, content=Content(parts=parts))
+
+    calls = tuple(FunctionCall(id=name, name="ask") for name in ("1", "2"))
+    events = made("clerk", "2", "3", "<b>"), made("clerk", "unknown", "5", "no"), made("archivist", "3", "4", "yes")
+    asked = Invocation(
+        user_content=Content(parts=(Part(text="go"),)),
+        intermediate_data=IntermediateData(tool_uses=calls),
+        inner_events=events,
+    )
+    recordings = write(tmp_path, attempt().model_copy(update={"turns": (asked,)}))
+    (turn,), _ = details(recordings)
+    assert turn["inner"] == [
+        (1, 'clerk: find(in="clerk") → {"a": "<b>"}'),
+        (1, 'archivist: find(in="archivist") → {"a": "yes"}'),
+    ]
+    assert turns_of(recordings, KEY) == (asked,)
 
 
 def test_media_beyond_the_budget_are_named_and_counted_once(tmp_path: Path) -> None:
@@ -120,7 +150,12 @@ def test_a_broken_line_is_an_attempt_without_a_recording(tmp_path: Path, line: b
     (tmp_path / ATTEMPTS).write_bytes(line + b"\n")
     recordings = Recordings.find(tmp_path)
     assert recordings is not None
-    assert recordings.turns(AttemptKey("a", "b", "c", 0)) == ()
+    assert turns_of(recordings, AttemptKey("a", "b", "c", 0)) == ()
+
+
+def test_lone_surrogates_of_an_answer_are_read_back(tmp_path: Path) -> None:
+    odd = attempt(Part(text="\ud800"))
+    assert turns_of(write(tmp_path, odd), KEY) == odd.turns
 
 
 def test_results_go_to_their_calls_by_id_then_by_name() -> None:

@@ -19,8 +19,7 @@ from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.lock import LockFile
 from agent_eval_action.environments.resolve import reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder
-from agent_eval_action.git.export import export_tree
-from agent_eval_action.git.repository import Repository
+from agent_eval_action.git.repository import Repository, export_tree
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseUnavailable, find_base, open_base_agents
 from agent_eval_action.run.resources import make_base_driver

@@ -10,7 +10,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.formats.adk_results import AdkResults
 from agent_eval_action.results.run_result import AttemptError, CaseResult, RunResult
-from agent_eval_action.run.adk_results_import import align_names, import_results
+from agent_eval_action.run.foreign_results import align_names, import_results
 from support.results import calls, case, eval_set
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent_eval_action.api import compare
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.grade_results_import import (
+from agent_eval_action.run.foreign_results import (
     align_graded,
     holds_grade_results,
     import_grade_results,

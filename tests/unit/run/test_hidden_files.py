@@ -37,9 +37,9 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def visible(workspace: Path, *, base: tuple[str, ...] = (), **flags: object) -> set[str]:
+def visible(workspace: Path, *, base: tuple[str, ...] = (), scoring: tuple[str, ...] = (), **flags: object) -> set[str]:
     settings = resolve(flags=flags, environ={}, cwd=workspace).settings
-    hidden = hidden_files(settings, discover_eval_files(settings), base)
+    hidden = hidden_files(settings, discover_eval_files(settings), base, scoring)
     target, environments = workspace.parent / "copy", workspace.parent / "environments"
     environments.mkdir()
     closed = {workspace.resolve() / path for path in hidden}
@@ -57,6 +57,12 @@ def test_what_the_run_uses_is_not_in_the_copy(workspace: Path) -> None:
 
 def test_nor_are_the_base_commit_s_eval_files_under_their_own_names(workspace: Path) -> None:
     assert visible(workspace, base=("main/s.evalset.json",)) == OWN | {"scores.json"}
+
+
+def test_nor_the_code_that_the_base_commit_scores_by(workspace: Path) -> None:
+    (workspace / "main" / "scoring.py").touch()
+    base = ("main/s.evalset.json",)
+    assert visible(workspace, base=base, scoring=("main/scoring.py",)) == OWN | {"scores.json"}
 
 
 def test_nor_a_baseline_that_is_kept_elsewhere(workspace: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
-from agent_eval_action.criteria.judge.verdicts import FinalResponseMatch
+from agent_eval_action.criteria.verdicts import FinalResponseMatch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase

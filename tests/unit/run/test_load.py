@@ -39,6 +39,8 @@ def test_a_case_is_taken_when_any_pattern_matches_it(tmp_path):
 def test_patterns_that_match_nothing_are_an_error(tmp_path):
     with pytest.raises(UsageError, match=r"no case matches z\*, w"):
         Loader(tmp_path, ("z*", "w")).plan(found(tmp_path), 1)
+    with pytest.raises(UsageError, match="did you mean `x_three`"):
+        Loader(tmp_path, ("x_thre",)).plan(found(tmp_path), 1)
 
 
 def test_criteria_of_the_configuration_are_built_once_for_every_set(tmp_path):

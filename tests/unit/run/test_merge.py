@@ -20,11 +20,9 @@ from agent_eval_action.results.run_result import (
     ShardProblem,
     ShardTrouble,
 )
-from agent_eval_action.run.merge import ShardResult, join_shards
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.shards import ShardPart
+from agent_eval_action.run.shards import ShardPart, ShardResult, join_shards
 from support.simulated_runs import (
-    COMMIT,
     CONDITIONS,
     MergeOfShards,
     WholeRun,
@@ -160,7 +158,7 @@ def test_what_a_shard_leaves_out_is_named_and_decides_nothing(
 
 def test_a_file_that_was_cut_off_is_named(world: World, shards: list[RunResult]) -> None:
     cut = ShardProblem(kind=ShardTrouble.UNREADABLE, source="2/results.json", detail="it was cut off")
-    joined = join_shards([given(shards[0]), given(shards[2])], [cut], world.plan, COMMIT, Meter())
+    joined = join_shards([given(shards[0]), given(shards[2])], [cut], world.plan, CONDITIONS, Meter())
     assert not joined.complete
     assert {problem.kind for problem in joined.problems} == {ShardTrouble.UNREADABLE, ShardTrouble.MISSING}
 

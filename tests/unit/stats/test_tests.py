@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import random
 import warnings
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 from agent_eval_action import stats
 from agent_eval_action.stats import Stratum, levels, lower_than_reference, passes
+
+
+def scipy_stats() -> Any:
+    """A second to import, which only the process that runs these tests pays for."""
+    return importlib.import_module("scipy.stats")
+
 
 FEW = settings(max_examples=150, deadline=None)
 COUNTS = st.integers(1, 25).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
@@ -36,7 +43,7 @@ def brute_force(pairs):
 @given(COUNTS, COUNTS)
 def test_one_stratum_of_passes_is_fishers_exact_test(before, now):
     table = [[before[0], before[1] - before[0]], [now[0], now[1] - now[0]]]
-    expected = scipy_stats.fisher_exact(table, alternative="greater").pvalue
+    expected = scipy_stats().fisher_exact(table, alternative="greater").pvalue
     assert lower_than_reference([stats.Stratum(stats.passes(*before), stats.passes(*now))]) == pytest.approx(
         expected, abs=1e-12
     )
@@ -47,7 +54,7 @@ def test_one_stratum_of_passes_is_fishers_exact_test(before, now):
 def test_single_runs_of_many_cases_are_the_sign_test(fell, rose):
     """A case with one run on either side says something only where they differ: McNemar's exact test."""
     pairs = [stratum([1], [0])] * fell + [stratum([0], [1])] * rose + [stratum([1], [1])] * 5
-    expected = scipy_stats.binomtest(fell, fell + rose, alternative="greater").pvalue if fell + rose else 1.0
+    expected = scipy_stats().binomtest(fell, fell + rose, alternative="greater").pvalue if fell + rose else 1.0
     assert lower_than_reference(pairs) == pytest.approx(expected, abs=1e-12)
 
 
@@ -113,7 +120,7 @@ def test_holm_agrees_with_its_definition(p_values):
 @FEW
 @given(COUNTS)
 def test_wilson_agrees_with_scipy(counts):
-    expected = scipy_stats.binomtest(*counts).proportion_ci(0.95, method="wilson")
+    expected = scipy_stats().binomtest(*counts).proportion_ci(0.95, method="wilson")
     assert stats.wilson(*counts) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
@@ -126,7 +133,7 @@ def test_welch_agrees_with_scipy(before, now):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy's, about equal scores on one side
-        expected = scipy_stats.ttest_ind(now, before, equal_var=False).confidence_interval(0.95)
+        expected = scipy_stats().ttest_ind(now, before, equal_var=False).confidence_interval(0.95)
     assert stats.welch(before, now) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
@@ -137,7 +144,7 @@ def test_one_score_beside_several_is_student_s_interval_of_one_variance(before, 
     assert found is not None
     # scipy's pooled variance takes nothing from a side with one score
     spread = (sum((x - sum(before) / len(before)) ** 2 for x in before) / (len(before) - 1)) ** 0.5
-    half = scipy_stats.t.ppf(0.975, len(before) - 1) * spread * (1 + 1 / len(before)) ** 0.5
+    half = scipy_stats().t.ppf(0.975, len(before) - 1) * spread * (1 + 1 / len(before)) ** 0.5
     change = now - sum(before) / len(before)
     assert found == pytest.approx((change - half, change + half), abs=1e-7)
     assert stats.welch([0.5], [0.4]) is None
@@ -151,7 +158,7 @@ def test_newcombe_matches_the_example_of_his_paper():
 
 def test_repeats_of_a_case_are_one_observation():
     few = stats.clustered([-0.1, 0.0, 0.1])
-    expected = scipy_stats.t.interval(0.95, 2, loc=0, scale=scipy_stats.sem([-0.1, 0.0, 0.1]))
+    expected = scipy_stats().t.interval(0.95, 2, loc=0, scale=scipy_stats().sem([-0.1, 0.0, 0.1]))
     assert few == pytest.approx(expected)
     assert stats.clustered([0.3]) is None
 

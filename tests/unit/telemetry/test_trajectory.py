@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.results.evalset import Content, Invocation, Part
 from agent_eval_action.telemetry.spans import TracedCall, TraceSpan
-from agent_eval_action.telemetry.trajectory import Trajectory, uncaptured, with_trace
+from agent_eval_action.telemetry.trajectory import Trajectory, with_trace
 
 ARGS = {"sides": 6, "of": {"a": [1, None]}}
 TEXT = json.dumps(ARGS)
@@ -157,8 +160,43 @@ def test_sub_agents_wrappers_and_tokens() -> None:
 
 def test_what_was_not_captured_is_said() -> None:
     blind = {name: value for name, value in TOOLS["OpenTelemetry"].items() if "arguments" not in name}
-    assert "CAPTURE" in uncaptured(Trajectory([span(1, attributes=blind)]).added_to(turn()))
-    assert not uncaptured(Trajectory([span(1, attributes=TOOLS["ADK"])]).added_to(turn()))
+    assert "CAPTURE" in Trajectory([span(1, attributes=blind)]).added_to(turn()).uncaptured
+    assert not Trajectory([span(1, attributes=TOOLS["ADK"])]).added_to(turn()).uncaptured
+
+
+def instructions_of(run: Callable[[], object]) -> int:
+    """How many instructions the interpreter executes for it, those in C left out."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(outer)
+    return count
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_spans_cost_no_more_than_their_number(nested: bool) -> None:
+    def spans(number: int) -> list[TraceSpan]:
+        asked = [{"type": "tool_call", "id": f"c{at}", "name": "roll", "arguments": {}} for at in range(number)]
+        model = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": [{"parts": asked}]}
+        tools = [
+            {**TOOLS["OpenTelemetry"], "gen_ai.tool.call.id": f"c{number - at}", "gen_ai.tool.name": f"t{at * nested}"}
+            for at in range(number)
+        ]
+        made = [span(at + 1, 2, at * nested, attributes=tool) for at, tool in enumerate(tools)]
+        return [*made, span(number + 1, 0, attributes=model)]
+
+    few, many = (instructions_of(lambda each=each: Trajectory(each)) for each in (spans(300), spans(600)))
+    assert many < 2.6 * few
 
 
 ANYTHING = st.recursive(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.providers.base import ModelProvider
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
@@ -28,16 +27,10 @@ _MODEL_IN_RESOURCE: Final = re.compile(
 _OPENAI_NAME: Final = re.compile(r"(?:gpt|chatgpt|o[1-9])\b[\w.-]*")
 
 
-def provider_of(model: str) -> tuple[str, str]:
-    """``openai/x`` is x at openai, ``vertex_eval/x`` at Vertex's evaluation, everything Google knows is at google.
-
-    Raises ConfigError for a name no provider of ours knows; ``unknown_model`` gives the same as a sentence.
-    """
-    if problem := unknown_model(model):
-        sentence, _, hint = problem.partition(" — ")
-        raise ConfigError(sentence, hint=hint or None)
-    prefix, _, name = model.partition("/")
-    return (prefix, name) if prefix in _PREFIXES else ("google", model)
+def provider_of(model: str) -> str:
+    """``openai/x`` is asked at openai, ``vertex_eval/x`` at Vertex's evaluation, everything Google knows at google."""
+    prefix, _, _ = model.partition("/")
+    return prefix if prefix in _PREFIXES else "google"
 
 
 def unknown_model(model: str) -> str:
@@ -72,4 +65,4 @@ def unknown_model(model: str) -> str:
 
 def check_options(model: str, options: Mapping[str, Any]) -> str:
     """What is wrong with ``judge_model_config`` for this model, in one sentence; "" if nothing. No network."""
-    return PROVIDERS[provider_of(model)[0]].check_options(options) if options else ""
+    return PROVIDERS[provider_of(model)].check_options(options) if options else ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agent_eval_action.diagnostics.suggestions import did_you_mean
+from agent_eval_action.diagnostics.suggestions import did_you_mean, snake_case
 from agent_eval_action.llm.client import (
     RESERVED_OPTIONS,
     LlmError,
@@ -250,12 +250,11 @@ class GoogleProvider(GoogleService["Client"]):
             return ""
         from google.genai.types import GenerateContentConfig  # noqa: PLC0415 - most of a second
         from pydantic import ValidationError  # noqa: PLC0415 - see above
-        from pydantic.alias_generators import to_snake  # noqa: PLC0415 - see above
 
         for name in options:
-            if why := RESERVED_OPTIONS.get(to_snake(name)):
+            if why := RESERVED_OPTIONS.get(snake_case(name)):
                 return f"`{name}` cannot be set for a judge: {why}"
-            if to_snake(name) not in GenerateContentConfig.model_fields:
+            if snake_case(name) not in GenerateContentConfig.model_fields:
                 hint = did_you_mean(name, GenerateContentConfig.model_fields)
                 return f"unknown option `{name}` of a Google model{f': {hint}' if hint else ''}"
         try:

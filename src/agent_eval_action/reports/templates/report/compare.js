@@ -152,10 +152,12 @@ function sideBySide(detail, [side, , word, before], attempt, differing) {
       el("p", { class: "pad dim" }, `${plural(count - shown.length, "turn")} without a difference not shown`),
   );
 }
+/* Calls of agents that this call ran as tools. */
+const innerOf = (turn, index) => (turn.inner || []).filter(one => one[0] === index).map(one => one[1]);
 function turnBeside(old, now, at, word, compared, bad) {
   const results = new Map();
   for (const turn of [old, now])
-    if (turn) turn.calls.forEach((made, index) => results.set(made, (turn.results || [])[index] || ""));
+    if (turn) turn.calls.forEach((made, index) => results.set(made, [(turn.results || [])[index], innerOf(turn, index)]));
   const calls = align(old ? old.calls : [], now ? now.calls : [], (a, b) => a[0] === b[0]);
   const [oldAnswer, newAnswer] = answers(old, now, bad);
   const missing = made => el("div", { class: "missing" }, `${made[0]} is not called`);
@@ -203,7 +205,7 @@ function valueBeside(value, theirs, kind) {
     ];
   return el("mark", { class: kind }, JSON.stringify(value));
 }
-function call([tool, args], other, kind, result) {
+function call([tool, args], other, kind, [result, inner] = ["", []]) {
   const theirs = other ? other[1] : null,
     changed = theirs && JSON.stringify(theirs) !== JSON.stringify(args);
   const parts = Object.entries(args).map(([key, value], at) => {
@@ -218,6 +220,7 @@ function call([tool, args], other, kind, result) {
     "(",
     parts,
     ")",
+    inner.map(made => el("span", { class: "result inner" }, `↳ ${made}`)),
     result && el("span", { class: "result" }, `→ ${result}`),
   );
 }

@@ -1,0 +1,82 @@
+"""What drivers that start an agent's programs share: the spans that those export become the trajectories of turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from agent_eval_action.agents.base import DriverContext
+from agent_eval_action.llm.client import quoted
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.telemetry.receiver import TraceReceiver, TurnTrace
+from agent_eval_action.telemetry.trajectory import Trajectory
+
+_ALL_S: Final = 8.0
+"""How long the spans of a turn are waited for after an answer of text alone. It is no time of the turn."""
+_TIMES_S: Final = 1.0
+"""The same after an answer that has the turn's events, to which spans add no more than times."""
+
+
+class TurnTraces:
+    """The receiver of one agent's spans."""
+
+    def __init__(self, context: DriverContext) -> None:
+        self._name, self._given, self._say = context.agent.name, context.agent.env, context.say
+        self._receiver: TraceReceiver | None = None
+        self._said: set[str] = set()
+
+    async def start(self) -> None:
+        """Listen, unless the user has turned the program's spans off. Where it is not possible, that is said."""
+        if (self._given.get("OTEL_SDK_DISABLED") or "").lower() == "true":
+            return
+        receiver = TraceReceiver()
+        try:
+            await receiver.start()
+        except OSError as error:
+            self.warn(f"spans cannot be received, so only the answers are read: {quoted(str(error))}")
+        else:
+            self._receiver = receiver
+
+    def variables(self, source: str = "agent") -> dict[str, str]:
+        """Return what has a program export its spans here; what the user sets for the agent stays."""
+        given = self._receiver.environment(source) if self._receiver else {}
+        return {name: value for name, value in given.items() if name not in self._given}
+
+    def begin(self, conversation: str = "", source: str = "agent") -> TurnTrace | None:
+        """Open the trace of a turn; None where nothing is received."""
+        return self._receiver.begin_turn(conversation, source) if self._receiver else None
+
+    async def add(self, turn: Invocation, trace: TurnTrace) -> Invocation:
+        """Return the turn with what its spans say beyond the answer. What cannot be read changes nothing."""
+        has_events = any(event.usage_metadata for event in turn.events) or bool(turn.tool_calls())
+        telemetry = await trace.finish(_TIMES_S if has_events else _ALL_S)
+        if telemetry.is_ambiguous:
+            self.warn(
+                "its spans cannot be told apart by turn, and are left out: take the `traceparent` of each turn over "
+                "(a propagator of OpenTelemetry does), or set `concurrency: 1`"
+            )
+        if telemetry.dropped:
+            self.warn(f"a turn has {telemetry.dropped:,} spans more than are read: its tool calls are not all seen")
+        if not telemetry.spans:
+            return turn
+        try:
+            # In a thread, since spans may be many, and every session of the run waits on this loop.
+            traced = await asyncio.to_thread(lambda: Trajectory(telemetry.whole_spans()).added_to(turn))
+        except (TypeError, ValueError, RecursionError) as error:
+            self.warn(f"spans cannot be read: {type(error).__name__}")
+            return turn
+        if traced.uncaptured:
+            self.warn(traced.uncaptured)
+        return traced
+
+    def warn(self, text: str) -> None:
+        """Say once what concerns all turns."""
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text, "warning")
+
+    async def stop(self) -> None:
+        """Close the port. Safe to call twice."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await receiver.stop()

@@ -1,0 +1,7 @@
+"""Cases from conversations: what an agent did becomes the expectations of a case, and eval files are edited."""
+
+from agent_eval_action.capture.cases import case_of_turns
+from agent_eval_action.capture.conversations import converse
+from agent_eval_action.capture.eval_files import EvalFile, free_name
+
+__all__ = ["EvalFile", "case_of_turns", "converse", "free_name"]

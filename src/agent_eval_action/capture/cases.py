@@ -1,0 +1,137 @@
+"""Cases of what an agent did, and what is expected of their turns: as a file says, and as it would say of an agent."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from agent_eval_action.llm.client import sendable_json
+from agent_eval_action.results.evalset import Content, EvalCase, FunctionCall, Invocation, JsonObject, SessionInput
+from agent_eval_action.results.redaction import Redaction
+
+
+def case_of_turns(
+    turns: Iterable[Invocation],
+    name: str,
+    final_state: JsonObject | None = None,
+    *,
+    session: SessionInput | None = None,
+    redaction: Redaction | None = None,
+) -> JsonObject:
+    """A case in the schema of ADK's eval sets that expects what was done in these turns.
+
+    ``session`` is what the conversation began with. ``final_state`` becomes an expectation where it is another than at
+    the beginning. ``redaction`` takes secrets out.
+    """
+    case: JsonObject = {"eval_id": name, "conversation": [_turn(turn) for turn in turns]}
+    begin = session.state if session is not None else {}
+    if session is not None:
+        case["session_input"] = session.model_dump(mode="json", exclude_defaults=True)
+    if final_state and final_state != begin:
+        case["final_session_state"] = final_state
+    case = sendable_json(case)  # eval files hold no half of a surrogate pair
+    return redaction.value(case) if redaction is not None else case
+
+
+def _turn(turn: Invocation) -> JsonObject:
+    made: JsonObject = {"user_content": _content(turn.user_content, "user")}
+    if turn.response_text:
+        made["final_response"] = {"parts": [{"text": turn.response_text}], "role": "model"}
+    calls = [call_value(call) for call in turn.tool_calls()]
+    made["intermediate_data"] = {"tool_uses": calls}
+    return made
+
+
+def _content(content: Content, role: str) -> JsonObject:
+    parts = content.wire().get("parts", [])
+    return {"parts": parts, "role": content.role or role}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTurn:
+    """A turn of a case. ``calls`` and ``answer`` are None where the case expects nothing of them."""
+
+    user: str
+    calls: tuple[FunctionCall, ...] | None = None
+    answer: str | None = None
+
+    @classmethod
+    def of_turn(cls, turn: Invocation) -> ExpectedTurn:
+        """What an eval file expects of a turn; of a turn that an agent made, everything it did."""
+        calls = turn.tool_calls() if turn.intermediate_data is not None else None
+        return cls(turn.user_content.text, calls, turn.response_text if turn.final_response else None)
+
+    @property
+    def comparable(self) -> tuple[Any, ...]:
+        """What two turns are equal by: names and arguments of calls without their ids, and the answer."""
+        calls = None if self.calls is None else [call_value(call) for call in self.calls]
+        return json.dumps(calls, sort_keys=True, default=str), self.answer or None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is shown in an editor."""
+        calls = None if self.calls is None else [call_value(call) for call in self.calls]
+        return {"user": self.user, "tool_calls": calls, "answer": self.answer}
+
+    def changed_by(self, edited: Mapping[str, Any]) -> ExpectedTurn:
+        """The turn as it was edited. Raises ValueError with a sentence."""
+        calls, answer = edited.get("tool_calls"), edited.get("answer")
+        whole = isinstance(answer, str | None) and isinstance(calls, list | None)
+        if not whole or not all(map(_is_call, calls or ())):
+            raise ValueError(_FORM)
+        made = None if calls is None else tuple(FunctionCall(name=c["name"], args=c.get("args")) for c in calls)
+        return replace(self, calls=made, answer=answer)
+
+
+_FORM: Final = (
+    '"tool_calls" is null or a list of {"name": "roll_die", "args": {"sides": 6}}, and "answer" is null or a text'
+)
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("args", {}), dict)
+
+
+def call_value(call: FunctionCall) -> dict[str, Any]:
+    """A call as eval files write it, without its id: name and arguments."""
+    return {"name": call.name or "", "args": call.args or {}}
+
+
+def expected_turns(case: EvalCase) -> tuple[ExpectedTurn, ...]:
+    """What the case expects, turn by turn."""
+    return tuple(map(ExpectedTurn.of_turn, case.turns))
+
+
+def proposed_turns(
+    expected: Sequence[ExpectedTurn], made: Sequence[Invocation], *, calls_count: bool
+) -> tuple[ExpectedTurn, ...]:
+    """The expectations of a case as the agent would meet them.
+
+    What the case expects nothing of stays so: an answer where the file has calls alone, calls where it has an answer
+    alone and no criterion looks at them (``calls_count`` is False). Turns that the agent did not come to stay.
+    """
+    turns = [
+        _proposed(turn, ExpectedTurn.of_turn(done), calls_count=calls_count)
+        for turn, done in zip(expected, made, strict=False)
+    ]
+    return (*turns, *expected[len(turns) :])
+
+
+def _proposed(turn: ExpectedTurn, done: ExpectedTurn, *, calls_count: bool) -> ExpectedTurn:
+    nothing = turn.calls is None and turn.answer is None
+    calls = done.calls or () if turn.calls is not None or nothing or (calls_count and done.calls) else None
+    return replace(turn, calls=calls, answer=done.answer or "" if turn.answer is not None or nothing else None)
+
+
+def same_turns(before: Iterable[ExpectedTurn], after: Iterable[ExpectedTurn]) -> bool:
+    """Whether both expect the same."""
+    return [turn.comparable for turn in before] == [turn.comparable for turn in after]
+
+
+def most_frequent(conversations: Sequence[Sequence[Invocation]]) -> tuple[int, int]:
+    """The index of the first conversation of those most alike in calls and answers, and how many are as it."""
+    keys = [tuple(ExpectedTurn.of_turn(turn).comparable for turn in turns) for turns in conversations]
+    key, count = Counter(keys).most_common(1)[0]
+    return keys.index(key), count

@@ -1,0 +1,224 @@
+"""Edits eval files: a case is added, or the expectations of one are replaced, and every other byte stays as it is.
+
+What is written is read again before it takes the place of the file: all other cases must mean what they meant.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.baseline.file_store import replace_committed
+from agent_eval_action.capture.case_editors import JSON_FORMATS, JsonEditor, NotEditable, RowEditor
+from agent_eval_action.capture.cases import ExpectedTurn, expected_turns, same_turns
+from agent_eval_action.config.discovery import DiscoveredSet
+from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, YAML_SUFFIXES, read_bytes, refusal
+from agent_eval_action.diagnostics.suggestions import clip, did_you_mean
+from agent_eval_action.diagnostics.tables import Table
+from agent_eval_action.errors import EvalFileError, Problem, Unreadable, UsageError, writing
+from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
+from agent_eval_action.formats.base import Reading
+from agent_eval_action.formats.tables import column_roles
+from agent_eval_action.results.evalset import ColumnMapping, DatasetCase, EvalCase, EvalSet, JsonObject
+
+_REFUSED: Final = {
+    "adk_session": "a session is a recording: it is one case, which is made by recording it again",
+    "adk_scenarios": "a list of scenarios has no expectations, and its cases no ids",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFile:
+    """An eval file to edit. ``columns``: what those of a table hold; ``session_file``: what older lists lack."""
+
+    path: Path
+    workspace: Path
+    columns: ColumnMapping | None = None
+    session_file: Path | None = None
+
+    @classmethod
+    def of(cls, found: DiscoveredSet, workspace: Path) -> EvalFile:
+        """The file of a set."""
+        return cls(found.path, workspace, found.columns, found.session_file)
+
+    def load(self) -> LoadedEvalFile:
+        """Read it. Raises EvalFileError."""
+        return self._load(self.path, self.workspace)
+
+    def _load(self, path: Path, workspace: Path) -> LoadedEvalFile:
+        return load_eval_file(path, workspace=workspace, session_file=self.session_file, columns=self.columns)
+
+    def add(self, cases: Iterable[JsonObject], *, force: bool = False) -> tuple[str, ...]:
+        """Add cases in the schema of ADK's eval sets, or make the file of them; return their ids.
+
+        Raises UsageError for an id that is taken and, without ``force``, for a conversation that a case has already;
+        EvalFileError where the file cannot be edited, OutputError where it cannot be written.
+        """
+        cases = list(cases)
+        if not os.path.lexists(self.path):
+            return self._create(cases, force=force)
+        self._refuse_taken(self.load().eval_set.eval_cases, cases, force=force)
+        return tuple(self._add(case) for case in cases)
+
+    def refuse_unless_extensible(self) -> None:
+        """Raise EvalFileError where the file is there and takes no case, before anybody makes one for it."""
+        if os.path.lexists(self.path):
+            self._editor(self.load())
+
+    def _add(self, case: JsonObject) -> str:
+        loaded = self.load()
+        editor = self._editor(loaded)
+        try:
+            editor.add(case)
+        except NotEditable as why:
+            raise self._error(str(why)) from None
+        return self._write(editor.text(), loaded.eval_set, {len(loaded.eval_set.eval_cases): None}).eval_id
+
+    def replace_expectations(self, case_id: str, turns: Sequence[ExpectedTurn]) -> bool:
+        """Give a case other expectations; whether anything was to be changed.
+
+        Raises UsageError where there is no such case, EvalFileError where it cannot be edited, and OutputError.
+        """
+        before = self._text()
+        if refused := self.replace_many({case_id: turns}):
+            raise self._error(f"case {clip(case_id, 200)}: {refused[case_id]}")
+        return self._text() != before
+
+    def replace_many(self, wanted: Mapping[str, Sequence[ExpectedTurn]]) -> dict[str, str]:
+        """Give cases other expectations, by their ids; return why some of them are left as they are.
+
+        Raises UsageError where there is no such case, EvalFileError where the file cannot be edited, and OutputError.
+        """
+        loaded = self.load()
+        editor = self._editor(loaded)
+        places = {case.eval_id: index for index, case in enumerate(loaded.eval_set.eval_cases)}
+        refused: dict[str, str] = {}
+        changed: dict[int, Sequence[ExpectedTurn]] = {}
+        for case_id, turns in wanted.items():
+            if case_id not in places:
+                message = f"{self._where} has no case {clip(case_id, 200)!r}"
+                raise UsageError(message, hint=did_you_mean(case_id, places))
+            case = loaded.eval_set.eval_cases[places[case_id]]
+            expected = expected_turns(case)
+            if same_turns(expected, turns):
+                continue
+            try:
+                _refuse_unedited(case, loaded.format)
+                editor.replace(places[case_id], case, list(zip(expected, turns, strict=True)))
+            except NotEditable as why:
+                refused[case_id] = str(why)
+            else:
+                changed[places[case_id]] = turns
+        if changed:
+            self._write(editor.text(), loaded.eval_set, changed)
+        return refused
+
+    @property
+    def _where(self) -> str:
+        return Problem(self.path, "").where
+
+    def _error(self, why: str, line: int | None = None) -> EvalFileError:
+        return EvalFileError(f"{self._where} is left as it is", problems=(Problem(self.path, why, line),))
+
+    def _refuse_taken(self, there: Iterable[EvalCase], cases: Iterable[JsonObject], *, force: bool) -> None:
+        known = list(there)
+        for case in cases:
+            read = EvalCase.model_validate({**case})
+            if any(other.eval_id == read.eval_id for other in known):
+                message = f"{self._where} has a case {clip(read.eval_id, 200)!r} already"
+                raise UsageError(message, hint="give this one another name, or change that one: `agent-eval update`")
+            if not force and (same := next((other for other in known if _asked(other) == _asked(read)), None)):
+                message = f"case {clip(same.eval_id, 200)!r} of {self._where} has the same conversation already"
+                raise UsageError(message, hint="--force adds it all the same")
+            known.append(read)
+
+    def _create(self, cases: list[JsonObject], *, force: bool) -> tuple[str, ...]:
+        if not self.path.name.endswith(".json"):
+            raise UsageError(f"there is no file {self._where}", hint="a new file is an eval set: NAME.evalset.json")
+        self._refuse_taken((), cases, force=force)
+        name = self.path.name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
+        value = {"eval_set_id": name, "name": name, "eval_cases": cases}
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        self._replace_file(text)
+        return tuple(case["eval_id"] for case in cases)
+
+    def _editor(self, loaded: LoadedEvalFile) -> JsonEditor | RowEditor:
+        text = self._text()
+        if loaded.format == "table":
+            table = Table(self.path, self.workspace)
+            reading = Reading(table.source(EvalFileError), columns=self.columns)
+            return RowEditor(table, text, column_roles(table, reading) or {})
+        if self.path.suffix.lower() in YAML_SUFFIXES:
+            raise self._error("YAML is not edited, for its comments and its form would be lost: write it by hand")
+        if loaded.format not in JSON_FORMATS:
+            why = _REFUSED.get(loaded.format, f"the format {loaded.format} is not edited: write it by hand")
+            raise self._error(why)
+        return JsonEditor(loaded.format, text)
+
+    def _text(self) -> str:
+        """The text of the file with its line ends, without its byte order mark."""
+        try:
+            data = read_bytes(self.path, self.workspace, MAX_JSON_BYTES)
+        except Unreadable as unreadable:
+            raise refusal(self.path, unreadable, EvalFileError) from None
+        return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+
+    def _write(self, text: str, known: EvalSet, changed: Mapping[int, Sequence[ExpectedTurn] | None]) -> EvalCase:
+        """Replace the file's text, if what is not ``changed`` means what it meant; return the last case of those.
+
+        ``changed``: by index the turns that a case is to expect, None for one that is added.
+        """
+        with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
+            copy = Path(folder).resolve() / self.path.name
+            copy.write_bytes(text.encode())
+            read = self._load(copy, Path(copy.anchor)).eval_set.eval_cases
+        before, after = (
+            [case_digest(case) for index, case in enumerate(cases) if index not in changed]
+            for cases in (known.eval_cases, read)
+        )
+        meant = len(read) > max(changed) and before == after
+        wanted = {index: turns for index, turns in changed.items() if turns is not None}
+        if not meant or not all(same_turns(expected_turns(read[index]), turns) for index, turns in wanted.items()):
+            raise self._error("what is to be written would be read otherwise than it is meant: edit it by hand")
+        self._replace_file(("\ufeff" if self._has_mark() else "") + text)
+        return read[max(changed)]
+
+    def _has_mark(self) -> bool:
+        with self.path.open("rb") as file:
+            return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+
+    def _replace_file(self, text: str) -> None:
+        with writing(self._where):
+            replace_committed(self.path, text, self.workspace)
+
+
+def _refuse_unedited(case: EvalCase, form: str) -> None:
+    if case.conversation_scenario is not None:
+        raise NotEditable("its user is simulated, so it expects no fixed turns")
+    if isinstance(case, DatasetCase) and case.recorded and form != "agents_cli":
+        raise NotEditable("it is a recording, whose turns are scored as they stand")
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """The name, with a number behind it where a case has it already."""
+    known = {*taken}
+    number, name = 1, wanted
+    while name in known:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _asked(case: EvalCase) -> str:
+    """What a case asks: the messages of its user and the state that they begin with."""
+    messages = [turn.user_content.model_dump(mode="json", exclude={"role"}, exclude_none=True) for turn in case.turns]
+    history = [event.model_dump(mode="json") for event in case.history] if isinstance(case, DatasetCase) else []
+    state = case.session_input.state if case.session_input else {}
+    scenario = case.conversation_scenario.model_dump(mode="json") if case.conversation_scenario else None
+    return json.dumps([messages, history, state, scenario], sort_keys=True, default=str)

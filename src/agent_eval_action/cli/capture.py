@@ -1,0 +1,389 @@
+"""``agent-eval capture``: a conversation with the agent, or one that a file keeps, becomes an eval case."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from rich.text import Text
+
+from agent_eval_action.agents.base import SessionRequest
+from agent_eval_action.api.evaluation import discover_eval_files
+from agent_eval_action.capture import EvalFile, case_of_turns, free_name
+from agent_eval_action.capture.conversations import LiveConversation, PastConversation, open_agent, past_conversations
+from agent_eval_action.ci.log import neutralize
+from agent_eval_action.cli import log
+from agent_eval_action.cli.log import console, print_line, print_wrapped
+from agent_eval_action.cli.session import settings_for
+from agent_eval_action.config.discovery import DiscoveredSet
+from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.diagnostics.reader import did_you_mean, plural
+from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ExitCode, UsageError
+from agent_eval_action.folders import relative
+from agent_eval_action.reports.verdict import quoted_case
+from agent_eval_action.results.evalset import FunctionCall, Invocation, JsonObject, SessionInput
+from agent_eval_action.results.run_result import AttemptError
+from agent_eval_action.results.trajectory import format_call
+from agent_eval_action.run.events import Event, Notice
+
+_HELP: Final = "/undo takes the last turn back, /save [NAME] keeps the conversation as a case, /quit ends without it"
+_ANSWER_LIMIT: Final = 20_000
+_WORDS: Final = re.compile(r"[^\W_]+")
+_NAME_LENGTH: Final = 40
+_NAMES_SHOWN: Final = 20
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """What the command was given. ``source``: the file that conversations are taken from; ``cases`` are names in it."""
+
+    into: Path | None = None
+    name: str = ""
+    source: Path | None = None
+    cases: tuple[str, ...] = ()
+    state: str = ""
+    force: bool = False
+
+
+def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCode:
+    """Have a conversation, or take one from a file, and keep it as a case."""
+    settings = settings_for(flags).settings
+    if options.name and len(options.cases) > 1:
+        raise UsageError("one name is given for several cases", hint="without --name each keeps the one it has")
+    found = discover_eval_files(settings, may_lack=True)
+    agent = _agent(found.agents)
+    target = _Target(settings, agent, _file_of(options, settings, agent, found.sets), options)
+    target.file.refuse_unless_extensible()
+    if options.source is not None:
+        return _from_file(target, options.source, found.sets)
+    if options.cases:
+        raise UsageError("--case names a conversation of a file", hint="--from FILE")
+    return _Dialogue(target).run()
+
+
+def _agent(agents: Sequence[AgentSettings]) -> AgentSettings:
+    if len(agents) > 1:
+        names = shortlist(agents, _NAMES_SHOWN, lambda agent: agent.name)
+        raise UsageError(f"there are {len(agents)} agents: {names}", hint="name one of them: --agent DIR")
+    return agents[0]
+
+
+def _file_of(
+    options: CaptureOptions, settings: Settings, agent: AgentSettings, sets: Sequence[DiscoveredSet]
+) -> EvalFile:
+    """The file that cases go to: the one that is named, else the only one that the agent has, else a new one."""
+    known = {found.path: found for found in sets}
+    if options.into is not None:
+        path = Path(os.path.abspath(options.into))  # noqa: PTH100 - links are refused where the file is written
+    elif len(mine := {found.path for found in sets if found.agent.name == agent.name}) > 1:
+        names = shortlist(sorted(relative(path, settings.workspace) for path in mine), _NAMES_SHOWN)
+        raise UsageError(f"{agent.name} has {len(mine)} eval files: {names}", hint="name one of them: --into FILE")
+    else:
+        path = next(iter(mine), agent.path / f"{agent.path.name}.evalset.json")
+    return EvalFile.of(known[path], settings.workspace) if path in known else EvalFile(path, settings.workspace)
+
+
+@dataclass
+class _Target:
+    """Where cases are kept, and what they begin with."""
+
+    settings: Settings
+    agent: AgentSettings
+    file: EvalFile
+    options: CaptureOptions
+    saved: list[str] = field(default_factory=list)
+
+    def session(self) -> SessionInput:
+        """App, user and state of a conversation. Raises UsageError for a state that is no JSON object."""
+        try:
+            state = json.loads(self.options.state or "{}")
+        except ValueError:
+            state = None
+        if not isinstance(state, dict):
+            raise UsageError("--state is a JSON object", hint="""--state '{"plan": "basic"}'""")
+        return SessionInput(app_name=self.agent.path.name, user_id="user", state=state)
+
+    def free_name(self, wanted: str) -> str:
+        """The name, or one like it that no case of the file has."""
+        taken: tuple[str, ...] = ()
+        if os.path.lexists(self.file.path):
+            taken = tuple(case.eval_id for case in self.file.load().eval_set.eval_cases)
+        return free_name(wanted, taken)
+
+    def save(
+        self, turns: Sequence[Invocation], name: str, final_state: JsonObject | None, session: SessionInput
+    ) -> None:
+        """Add a case and say where it is. Raises the errors of ``EvalFile.add``."""
+        case = case_of_turns(turns, name, final_state, session=session)
+        redacted = log.redaction.value(case)
+        self.file.path.parent.mkdir(parents=True, exist_ok=True)
+        (made,) = self.file.add([redacted], force=self.options.force)
+        self.saved.append(made)
+        calls = sum(len(turn.tool_calls()) for turn in turns)
+        shown = relative(self.file.path, self.settings.workspace)
+        print_line(f"saved: {shown} › {made} ({plural(len(turns), 'turn')}, {plural(calls, 'tool call')})")
+        if redacted is not case:
+            print_line("secrets in it are replaced by ***", style="yellow")
+
+    def say_next(self) -> None:
+        """What to do with the cases that were saved."""
+        if not self.saved:
+            return
+        path = os.path.relpath(self.file.path)
+        words = shlex.quote(f"{path}:{','.join(map(quoted_case, self.saved))}")
+        print_line(f"run it: agent-eval run {words}")
+        sets = discover_eval_files(self.settings, may_lack=True).sets
+        if self.file.path not in {found.path for found in sets}:
+            print_line("no run finds this file by itself: name it under evals in agent-eval.yaml", style="yellow")
+
+
+def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> ExitCode:
+    if not source.exists():
+        raise UsageError(f"there is no file {source}")
+    wanted = target.options.cases
+    found = past_conversations(source)
+    if missing := [name for name in wanted if name not in {one.name for one in found}]:
+        known = [one.name for one in found]
+        raise UsageError(f"{source} has no case {missing[0]!r}", hint=did_you_mean(missing[0], known))
+    chosen = (
+        [one for one in found if one.name in wanted] if wanted else [one for one in found if one.failed] or [*found]
+    )
+    if len(chosen) > 1 and not wanted:
+        names = shortlist(chosen, _NAMES_SHOWN, lambda one: one.name)
+        what = "failed cases" if chosen[0].failed else "conversations"
+        raise UsageError(f"{source} holds {len(chosen):,} {what}: {names}", hint="name those you mean: --case NAME")
+    for one in chosen:
+        name = target.options.name or target.free_name(one.name)
+        target.save(one.turns, name, one.final_state, _session_of(one, target, sets))
+        if one.failed:
+            print_line("it failed in that run, and expects now what the agent did: correct what it expects")
+    target.say_next()
+    return ExitCode.PASS
+
+
+def _session_of(past: PastConversation, target: _Target, sets: Sequence[DiscoveredSet]) -> SessionInput:
+    """What the case of a run began with, as its file says; else as the command says."""
+    if past.key is not None and not target.options.state:
+        for found in sets:
+            if (found.agent.name, found.key) == past.key[:2]:
+                cases = EvalFile.of(found, target.settings.workspace).load().eval_set.eval_cases
+                case = next((one for one in cases if one.eval_id == past.name), None)
+                if case is not None and case.session_input is not None:
+                    return case.session_input
+    return target.session()
+
+
+class _AgentThread:
+    """An event loop in a thread, in which the agent lives: the terminal is read, and interrupted, in the main one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agent", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return its result. An interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @contextlib.contextmanager
+    def held(self, manager: contextlib.AbstractAsyncContextManager[_T]) -> Iterator[_T]:
+        """An asynchronous context of the loop."""
+        value = self.run(manager.__aenter__())
+        try:
+            yield value
+        finally:
+            self.run(manager.__aexit__(None, None, None))
+
+
+class _Dialogue:
+    """Reads messages and commands, shows what the agent does, keeps the conversation when it is asked to."""
+
+    def __init__(self, target: _Target) -> None:
+        self._target = target
+        self._out = console()
+        self._is_terminal = sys.stdin is not None and sys.stdin.isatty()
+        self._session = target.session()
+        self._thread = _AgentThread()
+        self._conversation: LiveConversation
+        self._kept = self._shown = 0
+
+    def run(self) -> ExitCode:
+        """Talk until the user has finished. Exit 0, or 130 where an interrupt discarded something."""
+        target = self._target
+        opening = open_agent(target.settings, target.agent, os.environ, self._emit, log.redaction)
+        with self._thread, self._thread.held(opening) as group:
+            with self._waiting("the agent starts"):
+                started = self._thread.run(_result(group.starts[target.agent.name]))
+            if isinstance(started, AttemptError):
+                raise AgentEnvironmentError(f"{target.agent.name} does not start: {started.message}")
+            names = self._session.app_name, self._session.user_id, None
+            request = SessionRequest(*names, dict(self._session.state), on_call=self._show_call)
+            self._conversation = LiveConversation(group.drivers[target.agent.name], request)
+            shown = relative(target.file.path, target.settings.workspace)
+            print_line(f"talking to {target.agent.name}; cases go to {shown}", style="dim")
+            if self._is_terminal:
+                print_line(_HELP, style="dim")
+            signal.signal(signal.SIGTERM, _leave)
+            try:
+                code = self._talk()
+            finally:
+                self._thread.run(self._conversation.end())
+        target.say_next()
+        return code
+
+    def _talk(self) -> ExitCode:
+        while True:
+            try:
+                line = self._read("you › ")
+                if line is None:
+                    return self._leave(ExitCode.PASS)
+                if line.startswith("/"):
+                    if self._obey(*line[1:].split(maxsplit=1)):
+                        return ExitCode.PASS
+                elif line.strip():
+                    self._say(line)
+            except KeyboardInterrupt:
+                return self._leave(ExitCode.INTERRUPTED)
+
+    def _read(self, prompt: str) -> str | None:
+        """A line without its end; None where there are no more."""
+        if not self._is_terminal:
+            line = sys.stdin.readline() if sys.stdin is not None else ""
+            return line.rstrip("\n") if line else None
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 - gives input() its keys and its history
+        try:
+            return input(prompt)
+        except EOFError:
+            print(file=sys.stderr)
+            return None
+
+    def _obey(self, name: str = "", argument: str = "") -> bool:
+        """Carry out a command; whether it is the last one."""
+        turns = self._conversation.turns
+        if name in {"quit", "exit", "q"}:
+            return True
+        if name not in {"undo", "save"}:
+            print_line(_HELP)
+        elif not turns:
+            print_line("nothing was said yet")
+        elif name == "undo":
+            with self._waiting("the agent is asked the messages before it again"):
+                error = self._thread.run(self._conversation.undo())
+            self._show_error(error)
+            print_line(f"the conversation has {plural(len(self._conversation.turns), 'turn')}", style="dim")
+        else:
+            self._save(argument.strip())
+        return False
+
+    def _say(self, message: str) -> None:
+        self._shown = 0
+        with self._waiting("the agent is at it"):
+            turn = self._thread.run(self._conversation.say(message))
+        if isinstance(turn, AttemptError):
+            self._show_error(turn)
+        else:
+            self._show(turn)
+
+    def _show(self, turn: Invocation) -> None:
+        for call in turn.tool_calls()[self._shown :]:  # of an agent that cannot be seen while it is at it
+            self._show_call(call)
+        print_line(f"agent › {turn.response_text or '(no text)'}", lines=True, limit=_ANSWER_LIMIT)
+
+    def _show_call(self, call: FunctionCall) -> None:
+        self._shown += 1
+        print_wrapped(self._out, Text(log.terminal(f"→ {format_call(call, 300)}"), style="cyan"), 2)
+
+    def _show_error(self, error: AttemptError | None) -> None:
+        if error is not None:
+            print_line(f"the agent failed, and this turn is not kept: {error.message}", style="red")
+
+    def _save(self, name: str = "") -> bool:
+        """Keep the conversation and begin another one; False where it cannot be kept."""
+        conversation, target = self._conversation, self._target
+        wanted = name or (target.options.name if not self._kept else "")
+        turns = list(conversation.turns)
+        try:
+            state = self._thread.run(conversation.end())
+            target.save(turns, wanted or target.free_name(name_of(turns)), state, self._session)
+        except AgentEvalError as error:
+            print_line(f"not saved: {error}", style="red", lines=True)
+            return False
+        self._kept += 1
+        conversation.turns.clear()
+        return True
+
+    def _leave(self, code: ExitCode) -> ExitCode:
+        """At the end of the input: what was said is kept where the user says so, of a pipe without a question."""
+        if not self._conversation.turns:
+            return code if self._is_terminal and not self._kept else ExitCode.PASS
+        if not self._is_terminal:
+            if code is ExitCode.PASS and not self._save():
+                return ExitCode.USAGE
+            return code
+        count = plural(len(self._conversation.turns), "turn")
+        try:
+            answer = input(f"\nkeep this conversation of {count} as a case? [y/N, or a name] ").strip()
+        except (EOFError, KeyboardInterrupt):
+            answer = ""
+            print(file=sys.stderr)
+        if answer.lower() in {"", "n", "no"}:
+            print_line("not kept")
+            return code
+        return ExitCode.PASS if self._save("" if answer.lower() in {"y", "yes"} else answer) else ExitCode.USAGE
+
+    @contextlib.contextmanager
+    def _waiting(self, text: str) -> Iterator[None]:
+        if not self._out.is_terminal:
+            yield
+            return
+        with self._out.status(text, spinner="dots"):
+            yield
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, Notice) and event.level != "setup":
+            print_line(neutralize(event.text), style="yellow" if event.level == "warning" else None, lines=True)
+
+
+def _leave(*_: object) -> None:
+    """End without a question: whoever sends this signal answers none."""
+    raise SystemExit(ExitCode.INTERRUPTED)
+
+
+async def _result(task: asyncio.Task[_T]) -> _T:
+    return await asyncio.shield(task)
+
+
+def name_of(turns: Sequence[Invocation]) -> str:
+    """A name for the case of a conversation: the first words of its first message."""
+    words = "-".join(_WORDS.findall(turns[0].user_content.text[:200].lower()))
+    if len(words) > _NAME_LENGTH:
+        words = words[:_NAME_LENGTH].rpartition("-")[0] or words[:_NAME_LENGTH]
+    return words or "case"

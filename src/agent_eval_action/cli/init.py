@@ -1,0 +1,235 @@
+"""``agent-eval init``: from a project with an agent to one with a gate, by at most three questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rich.text import Text
+
+from agent_eval_action.api.evaluation import discover_eval_files
+from agent_eval_action.cli import log
+from agent_eval_action.cli.log import console, print_line, terminal
+from agent_eval_action.cli.session import settings_for
+from agent_eval_action.config.models import Settings
+from agent_eval_action.diagnostics.suggestions import plural, shortlist
+from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.folders import relative
+from agent_eval_action.git.repository import Repository
+from agent_eval_action.project_setup.files import (
+    STARTERS,
+    VERTEX_VARIABLES,
+    ProposedFile,
+    StarterCases,
+    capture_starter_cases,
+    criteria_file,
+    proposed_files,
+    starter_file,
+)
+from agent_eval_action.project_setup.survey import CIS, CiName, ProjectSurvey, survey_project
+from agent_eval_action.run.events import AgentStarting, Event, Notice
+from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.models import model_requirements
+from agent_eval_action.run.plan import Plan
+
+_NAMES_SHOWN: Final = 10
+_TRIES: Final = 3
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    ci: CiName
+    public: bool
+    capture: bool
+
+
+def init_command(ci: str | None, *, yes: bool, force: bool, public: bool | None, capture: bool | None) -> ExitCode:
+    """Look at the project, ask, write its files, capture its first cases, and say what is next.
+
+    On a terminal what is None is asked for, unless ``yes``.
+    """
+    if ci is not None and ci not in CIS:
+        raise UsageError(f"--ci {ci!r} is none of {', '.join(CIS)}")
+    settings = settings_for({}).settings
+    root = Repository(settings.start, os.environ).root()
+    if root is not None and root != settings.start.resolve():
+        raise UsageError("the workflow belongs in the root of the repository", hint=f"cd {shlex.quote(str(root))}")
+    found = discover_eval_files(settings, may_lack=True)
+    plan = Loader(settings.workspace).plan(found, 1) if found.sets else Plan(())
+    judges = [required.model for required in model_requirements(plan)]
+    survey = survey_project(settings, found, os.environ, judges)
+    _print_survey(survey, settings)
+    answers = _ask(survey, ci, yes=yes, public=public, capture=capture)
+    written, kept = _write(proposed_files(survey, settings, answers.ci, public=answers.public), settings, force=force)
+    made: list[StarterCases] = []
+    if answers.capture:
+        made = _capture(survey)
+        files = {one.path.parent: criteria_file(one.path, settings.workspace) for one in made if one.cases}
+        new = [file for file in files.values() if file.before is None]
+        more, _ = _write(new, settings, force=force)
+        written += more
+    _print_written(written, kept, settings)
+    for one in made:
+        _print_capture(one, settings)
+    _print_next(survey, answers, has_cases=bool(survey.eval_files) or any(one.cases for one in made))
+    return ExitCode.INCONCLUSIVE if any(not one.cases for one in made) else ExitCode.PASS
+
+
+def _print_survey(survey: ProjectSurvey, settings: Settings) -> None:
+    places = [f"{agent.name} in {relative(agent.path, settings.workspace)}" for agent in survey.agents]
+    _row("agent" if len(places) == 1 else "agents", places)
+    _row("eval files", [relative(file, settings.workspace) for file in survey.eval_files], "none yet")
+    _row("packages", sorted({*survey.packages.values()}))
+    _row("model", ["Vertex AI"] if survey.vertex else [])
+    _row("secrets", survey.secrets, "none that the code names")
+    _row("CI", [CIS[name].title for name in survey.cis], "none found")
+    _row("workflow", survey.gates)
+    for name, why in survey.lacking.items():
+        print_line(f"warning: {name}: {why}", style="yellow")
+
+
+def _row(what: str, names: Sequence[str], none: str = "") -> None:
+    if text := shortlist(names, _NAMES_SHOWN) or none:
+        print_line(f"{what}: {text}")
+
+
+def _ask(
+    survey: ProjectSurvey, given_ci: str | None, *, yes: bool, public: bool | None, capture: bool | None
+) -> _Answers:
+    """What only a person knows: at most three questions, none where nobody is there to answer."""
+    asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if not asks and not yes:
+        print_line("nothing is asked, for this is no terminal: the answers of --yes are taken")
+    choices: dict[str, CiName] = {name: name for name in survey.cis or CIS}
+    ci = next((name for name in CIS if name == given_ci), next(iter(choices.values())))
+    if asks and given_ci is None and len(choices) > 1:
+        ci = _question(f"Which CI is it for? {', '.join(choices)} [{ci}]", choices.get, ci)
+    if ci == "github" and public is None and asks:
+        public = _question("Do forks send pull requests, as to a public repository? [y/N]", _yes_or_no, default=False)
+    captures = not survey.eval_files and capture is not False
+    if captures and asks and capture is None:
+        size = plural(len(STARTERS) * len(survey.agents), "message")
+        captures = _question(f"Ask the agent {size} now, and keep its answers as cases? [Y/n]", _yes_or_no, True)
+    return _Answers(ci, bool(public), captures)
+
+
+def _question(text: str, read: Callable[[str], _Answer | None], default: _Answer) -> _Answer:
+    """One question on stderr; an empty line is the default, and so is the third answer that is none."""
+    for _ in range(_TRIES):
+        print(f"{text} ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:  # Ctrl-D
+            print(file=sys.stderr)
+            return default
+        if not line.strip():
+            return default
+        if (answer := read(line.strip().lower())) is not None:
+            return answer
+        print_line("that is no answer to it; an empty line takes the one in brackets")
+    return default
+
+
+def _yes_or_no(text: str) -> bool | None:
+    return True if text in {"y", "yes"} else False if text in {"n", "no"} else None
+
+
+def _write(
+    files: Sequence[ProposedFile], settings: Settings, *, force: bool
+) -> tuple[list[ProposedFile], list[ProposedFile]]:
+    """Write what is new; of what is there and differs, show how. What was written, and what was kept."""
+    written, kept = list[ProposedFile](), list[ProposedFile]()
+    for file in files:
+        if file.is_same:
+            continue
+        if file.overwrites:
+            for line in file.diff(settings.workspace):
+                style = {"+": "green", "-": "red"}.get(line[:1])
+                console().print(Text(terminal(line), style=style or ""), soft_wrap=True, markup=False)
+        if file.overwrites and not force:
+            kept.append(file)
+        else:
+            file.write(settings.workspace)
+            written.append(file)
+    return written, kept
+
+
+def _capture(survey: ProjectSurvey) -> list[StarterCases]:
+    settings = settings_for({}).settings  # with what was just written
+    configured = {agent.path: agent for agent in settings.agents}
+    made = []
+    for agent in survey.agents:
+        if starter_file(agent, settings).exists():
+            continue
+        print_line(f"asking {agent.name} {plural(len(STARTERS), 'message')} …")
+        work = capture_starter_cases(
+            settings, configured.get(agent.path, agent), os.environ, _show_event, log.redaction
+        )
+        made.append(asyncio.run(work))
+    return made
+
+
+def _show_event(event: Event) -> None:
+    match event:
+        case AgentStarting(agent, step):
+            print_line(f"{agent}: {step}")
+        case Notice(text, "warning"):
+            print_line(f"warning: {text}", style="yellow")
+        case _:
+            pass
+
+
+def _print_written(written: Sequence[ProposedFile], kept: Sequence[ProposedFile], settings: Settings) -> None:
+    for file in written:
+        word = "extended" if file.extends and file.before is not None else "replaced" if file.before else "written"
+        print_line(f"{word}: {relative(file.path, settings.workspace)}", style="green")
+    for file in kept:
+        name = relative(file.path, settings.workspace)
+        print_line(f"kept: {name} differs as shown above; --force replaces it", style="yellow")
+    if not written and not kept:
+        print_line("everything is there already: nothing was written")
+
+
+def _print_capture(made: StarterCases, settings: Settings) -> None:
+    if made.cases:
+        where = relative(made.path, settings.workspace)
+        print_line(f"captured: {where} with {plural(len(made.cases), 'case')}: read it", style="green")
+    if made.error:
+        print_line(f"{made.agent} could not be asked: {made.error}" if not made.cases else made.error, style="yellow")
+    if not made.cases:
+        print_line(f"later: agent-eval capture --agent {shlex.quote(relative(made.folder, settings.workspace))}")
+
+
+def _print_next(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool) -> None:
+    print_line("\nNext:", lines=True)
+    for number, step in enumerate(_next_steps(survey, answers, has_cases=has_cases), 1):
+        print_line(f"{number}. {step}", indent=2)
+
+
+def _next_steps(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool) -> Iterator[str]:
+    if not has_cases:
+        yield "agent-eval capture: talk to the agent, and keep what is right as cases"
+    yield "agent-eval baseline update: five runs of every case, kept in .agent-eval/baseline.json"
+    yield "agent-eval run: compare with it; then commit everything"
+    if survey.lacking:
+        yield "give the agent a requirements.txt or uv.lock: CI installs it from there"
+    lacking = [name for name in survey.secrets if name not in survey.known]
+    if answers.ci != "github":
+        if lacking:
+            yield f"give the pipeline its secrets: {shortlist(lacking, _NAMES_SHOWN)}"
+        if survey.vertex:
+            yield "give the pipeline credentials of Google Cloud (docs/credentials.md)"
+        if (ci := CIS[answers.ci]).beside and Path(ci.beside).exists():
+            yield ci.include
+        return
+    if lacking:
+        yield f"gh secret set {lacking[0]}" + (f", and {shortlist(lacking[1:], _NAMES_SHOWN)}" if lacking[1:] else "")
+    if survey.vertex:
+        yield f"set the variables {', '.join(VERTEX_VARIABLES)} in the repository's settings (docs/credentials.md)"

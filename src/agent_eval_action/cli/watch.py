@@ -1,0 +1,187 @@
+"""``agent-eval watch``: after each save, what the saved files affect is run again, with the verdict on one screen."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from watchfiles import Change, DefaultFilter, watch
+
+from agent_eval_action.api.evaluation import discover_eval_files
+from agent_eval_action.cli.log import console, print_line
+from agent_eval_action.cli.output_folder import output_folder
+from agent_eval_action.cli.outputs import finish
+from agent_eval_action.cli.session import evaluated, settings_for
+from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.errors import AgentEvalError, ExitCode
+from agent_eval_action.folders import relative
+from agent_eval_action.git.repository import Repository
+from agent_eval_action.results.run_result import RunStatus
+from agent_eval_action.results.transcripts import ATTEMPTS
+from agent_eval_action.run.affected import touched_agents
+
+_SHOWN: Final = 3
+_DECIDES: Final = ("accept.yaml", "baseline.json")
+"""Of ``.agent-eval`` these are the user's; the rest is what runs write."""
+_READY_MS: Final = 500
+_OWN_WRITES: Final = 2
+"""Runs in which a file is written that git does not track, until it is known to be the agent's."""
+
+
+def watch_command(flags: Mapping[str, Any], selectors: Sequence[str]) -> ExitCode:
+    """Run, wait for a save, run again; until Ctrl-C. Exit 0, or 130 where it cut a run short."""
+    workspace = settings_for(flags).settings.workspace
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    with _Watcher(workspace) as watcher:
+        loop = _Loop(flags, selectors, watcher)
+        try:
+            while loop.run():
+                signal.signal(signal.SIGTERM, on_terminate)  # the loop of a run took its signals with it
+                loop.wait()
+        except KeyboardInterrupt:
+            print_line("")
+            return ExitCode.PASS
+    return ExitCode.INTERRUPTED
+
+
+class _Filter(DefaultFilter):
+    """Leaves out what editors, tools and runs write, whatever git says of it."""
+
+    def __call__(self, change: Change, path: str) -> bool:
+        place = Path(path)
+        return super().__call__(change, path) and (".agent-eval" not in place.parts or place.name in _DECIDES)
+
+
+class _Watcher:
+    """Paths that were saved, noticed in a thread. ``ready``: nothing that is saved from now on is missed."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+        self.repository = Repository(workspace, os.environ)
+        self._queue: queue.Queue[set[Path]] = queue.Queue()
+        self._stop = threading.Event()
+        self._error = ""
+        self.ready = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        changes = watch(
+            self.workspace,
+            watch_filter=_Filter(),
+            stop_event=self._stop,
+            rust_timeout=_READY_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        )
+        try:
+            for found in changes:
+                self.ready.set()
+                if found:
+                    self._queue.put({Path(path) for _, path in found})
+        except (OSError, RuntimeError) as error:  # the system watches no more files, or not these
+            self._error = str(error)
+            self._queue.put(set())
+            self.ready.set()
+
+    def saved(self, *, wait: bool) -> set[Path]:
+        """What was saved since it was asked last. ``wait``: at least one file.
+
+        Raises AgentEvalError where files cannot be watched.
+        """
+        if self._error:
+            hint = "set WATCHFILES_FORCE_POLLING=1, which asks the files themselves"
+            raise AgentEvalError(f"the files of {self.workspace} cannot be watched: {self._error}", hint=hint)
+        found = self._queue.get() if wait else set()
+        while not self._queue.empty():
+            found |= self._queue.get()
+        return found
+
+
+@dataclass
+class _Loop:
+    """Runs, one after the other. ``pending``: what was saved since the last whole run; None before it."""
+
+    flags: Mapping[str, Any]
+    selectors: Sequence[str]
+    watcher: _Watcher
+    pending: set[Path] | None = None
+    _listed: frozenset[str] = field(init=False)
+    _written_in_runs: Counter[Path] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._listed = self.watcher.repository.listed() or frozenset()
+
+    def run(self) -> bool:
+        """Run what the saved files affect; False where an interrupt cut it short."""
+        out = console()
+        if out.is_terminal:
+            out.clear()
+        try:
+            status = self._evaluate()
+        except AgentEvalError as error:
+            print_line(f"error: {error}", style="red", lines=True)
+            return True
+        if status is RunStatus.COMPLETE:
+            self.pending = set()
+        return status is not RunStatus.INTERRUPTED
+
+    def _evaluate(self) -> RunStatus:
+        resolved = settings_for(self.flags)
+        settings = resolved.settings
+        unaffected: frozenset[str] = frozenset()
+        if self.pending is not None:
+            print_line(f"saved: {_shown(self.pending, settings.workspace)}", style="dim")
+            found = discover_eval_files(settings, self.selectors)
+            names = frozenset(agent.name for agent in found.agents)
+            unaffected = names - touched_agents(settings, found, self.pending)
+        if settings.resume is None and settings.output_folder(settings.out).holds(ATTEMPTS):
+            resolved = replace(resolved, settings=settings.model_copy(update={"resume": settings.out}))
+        running = evaluated(resolved, self.selectors, flags=self.flags, unaffected=unaffected)
+        with output_folder(settings), running as result:
+            finish(result, settings, verbosity="quiet")
+        return result.status
+
+    def wait(self) -> None:
+        """Wait until a file is saved that a run may read."""
+        self.watcher.ready.wait()
+        during = self._relevant(self.watcher.saved(wait=False))
+        self._written_in_runs.update(during - self._tracked())
+        # a file that each run writes is the agent's own, and waiting for it would never end
+        found = {path for path in during if self._written_in_runs[path] < _OWN_WRITES}
+        if not found:
+            print_line("waiting for a save; Ctrl-C ends", style="dim")
+        while not found:
+            found = self._relevant(self.watcher.saved(wait=True))
+        if self.pending is not None:
+            self.pending |= found
+
+    def _relevant(self, saved: set[Path]) -> set[Path]:
+        """Those of the paths that git does not ignore, and ``.env`` files."""
+        listed = self.watcher.repository.listed()
+        if listed is None or not saved:
+            return saved
+        known, self._listed = self._listed | listed, listed  # what was removed is known from before
+        return {path for path in saved if relative(path, self.watcher.workspace) in known}
+
+    def _tracked(self) -> set[Path]:
+        return {self.watcher.workspace / name for name in self.watcher.repository.tracked("*") or ()}
+
+
+def _shown(paths: Iterable[Path], workspace: Path) -> str:
+    names = sorted(relative(path, workspace) for path in paths)
+    return shortlist(names, _SHOWN)

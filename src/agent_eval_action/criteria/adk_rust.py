@@ -1,0 +1,386 @@
+"""ADK-Rust's criteria, with the scores of version 3 of its crate ``adk-eval``.
+
+A graded trajectory, similarities of texts, and criteria that a judge grades from 0 to 1, of which a verdict of no is
+worth nothing. For a judge a turn without text gets 0, and an answer of its that cannot be used is no score.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from agent_eval_action.criteria.base import ExpectedCalls, Relaxed, Sample, TurnCriterion, becomes
+from agent_eval_action.criteria.calls import json_fits
+from agent_eval_action.criteria.judge import (
+    Answer,
+    JudgedCriterion,
+    JudgeModelOptions,
+    Question,
+    as_json,
+    ask_about,
+    ask_by_template,
+)
+from agent_eval_action.criteria.text import common_subsequence, edit_distance
+from agent_eval_action.llm.client import LlmError
+from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.findings import excerpt
+from agent_eval_action.results.run_result import CriterionInfo, RubricScore, ScoreStatus, TurnScore
+
+Call = tuple[str | None, Any]
+"""Name and arguments."""
+
+Algorithm = Literal["exact", "contains", "levenshtein", "jaccard", "rouge1", "rouge2", "rouge_l"]
+
+_SPACE: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""Rust's white space; Python's has four control characters more."""
+_EACH_A_TOKEN: Final = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uac00-\ud7af]"
+    "|[^\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uac00-\ud7af]+"
+)
+_EXCERPT: Final = 160
+_LARGE: Final = 10_000
+_SAID: Final = 200
+_MOST_STEPS: Final = 4_000_000_000  # of the tables of two texts; seconds of work
+
+
+class WorstTurnCriterion(TurnCriterion):
+    """A case's score is its worst turn's, for ADK-Rust holds every turn to the threshold."""
+
+    def mean(self, scores: Sequence[float]) -> float:
+        return min(scores)
+
+
+class ToolTrajectoryScore(WorstTurnCriterion):
+    """The share of calls that match: matched calls by the longer of both lists, 1 where both are empty."""
+
+    name: ClassVar[str] = "tool_trajectory_score"
+    needs_reference: ClassVar[bool] = True
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"strict_order": becomes(False), "strict_args": becomes(False)}
+
+    strict_order: bool = True
+    strict_args: bool = False
+
+    @classmethod
+    def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
+        return "exact"  # one more call costs, too
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        expected = [(call.name, call.args) for call in sample.case.turns[turn].tool_calls()]
+        if sample.actual[turn].uncaptured and any(args is not None for _, args in expected):
+            return self.unscored(turn, sample.actual[turn].uncaptured)
+        # a provider's null is a call without arguments, which ADK-Rust's sessions hold as {}
+        actual = [(call.name, call.args or {}) for call in sample.actual[turn].tool_calls()]
+        try:
+            matched = matched_calls(expected, actual, in_order=self.strict_order, strict=self.strict_args)
+        except RecursionError:
+            return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
+        reason = f"{matched} of {len(expected)} expected calls matched, {len(actual)} made"
+        return TurnScore(turn=turn, score=trajectory_score(matched, expected, actual), reason=reason)
+
+
+def trajectory_score(matched: int, expected: Sequence[Call], actual: Sequence[Call]) -> float:
+    """Matched calls by the longer list; 1 where nothing was expected and nothing done."""
+    longest = max(len(expected), len(actual))
+    return matched / longest if longest else 1.0
+
+
+def matched_calls(expected: Sequence[Call], actual: Sequence[Call], *, in_order: bool, strict: bool) -> int:
+    """How many expected calls are met, each by the first call that fits: behind the last one, or any that is free.
+
+    Expectations without arguments fit every call of the tool.
+    """
+    free = list(range(len(actual)))
+    matched = 0
+    for name, args in expected:
+        named = ((n, actual[i][1]) for n, i in enumerate(free) if actual[i][0] == name)
+        fits = (n for n, made in named if args is None or json_fits(args, made, strict=strict))
+        if (found := next(fits, None)) is not None:
+            matched += 1
+            free = free[found + 1 :] if in_order else free[:found] + free[found + 1 :]
+    return matched
+
+
+class ResponseSimilarity(WorstTurnCriterion):
+    """The likeness of answer and reference by one of seven algorithms; turns without a reference are left out."""
+
+    name: ClassVar[str] = "response_similarity"
+    needs_reference: ClassVar[bool] = True
+
+    algorithm: Algorithm = "jaccard"
+    normalize: bool = True
+    ignore_case: bool = True
+    ignore_punctuation: bool = False
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        expected, actual = reference_text(sample, turn), whole_answer(sample.actual[turn])
+        if expected is None:
+            return self.unscored(turn, "the case has no reference answer for this turn", ScoreStatus.NOT_APPLICABLE)
+        if actual is None:
+            return TurnScore(turn=turn, score=0.0, reason=f"no answer; expected “{excerpt(expected, _EXCERPT)}”")
+        if len(expected) * len(actual) > _MOST_STEPS and self.algorithm in ("levenshtein", "rouge_l"):
+            return self.unscored(turn, f"the texts are too long for {self.algorithm}")
+        if len(expected) + len(actual) > _LARGE:
+            score = await asyncio.to_thread(self.similarity, expected, actual)
+        else:
+            score = self.similarity(expected, actual)
+        shown = f"expected “{excerpt(expected, _EXCERPT)}”, got “{excerpt(actual, _EXCERPT)}”"
+        return TurnScore(turn=turn, score=score, reason=f"{self.algorithm} {score:.2f}: {shown}")
+
+    def similarity(self, expected: str, actual: str) -> float:
+        """The score of two texts from 0 to 1."""
+        expected, actual = self._normalized(expected), self._normalized(actual)
+        if self.algorithm == "exact":
+            return float(expected == actual)
+        if self.algorithm == "contains":
+            return float(expected in actual or actual in expected)
+        if self.algorithm == "levenshtein":
+            longest = max(len(expected), len(actual))
+            return 1 - edit_distance(expected, actual) / longest if longest else 1.0
+        want, got = _tokens(expected), _tokens(actual)
+        if self.algorithm == "rouge_l":
+            return _rouge_l(want, got)
+        if self.algorithm == "jaccard":
+            union = set(want) | set(got)
+            return len(set(want) & set(got)) / len(union) if union else 1.0
+        length = 1 if self.algorithm == "rouge1" else 2
+        wanted, found = _ngrams(want, length), _ngrams(got, length)
+        return len(wanted & found) / len(wanted) if wanted else float(not found)
+
+    def _normalized(self, text: str) -> str:
+        if not self.normalize:
+            return text
+        text = text.lower() if self.ignore_case else text
+        if self.ignore_punctuation:
+            text = "".join(char for char in text if char.isalnum() or _SPACE.match(char))
+        return _SPACE.sub(" ", text).strip(" ")
+
+
+def reference_text(sample: Sample, turn: int) -> str | None:
+    """The reference answer of a turn; None where the case has none."""
+    reference = sample.case.turns[turn].final_response if turn < len(sample.case.turns) else None
+    if reference is None:
+        return None
+    return "".join(part.text for part in reference.parts or () if part.text and not part.thought)
+
+
+def whole_answer(turn: Invocation) -> str | None:
+    """Every text of the turn, what the agent said before its calls included; None where it said nothing."""
+    contents = [event.content for event in turn.events if event.content and event.author != "user"]
+    if turn.final_response is not None and (not contents or contents[-1] != turn.final_response):
+        contents.append(turn.final_response)
+    texts = [part.text for content in contents for part in content.parts or () if part.text and not part.thought]
+    return "".join(texts) if texts else None
+
+
+def _tokens(text: str) -> list[str]:
+    """Words between white space; each ideograph, kana and hangul syllable is one."""
+    return [match[0] for word in _SPACE.split(text) for match in _EACH_A_TOKEN.finditer(word)]
+
+
+def _ngrams(tokens: Sequence[str], length: int) -> set[tuple[str, ...]]:
+    return {tuple(tokens[start : start + length]) for start in range(len(tokens) - length + 1)}
+
+
+def _rouge_l(want: Sequence[str], got: Sequence[str]) -> float:
+    if not want or not got:
+        return float(not want and not got)
+    common = common_subsequence(want, got)
+    precision, recall = common / len(got), common / len(want)
+    return 2 * precision * recall / (precision + recall) if common else 0.0
+
+
+class _Grade(Answer):
+    rationale: str
+    score: float
+
+    @property
+    def value(self) -> float:
+        """What the grade is worth."""
+        return self.score
+
+
+class _VerdictGrade(_Grade):
+    verdict: Literal["yes", "no"]
+
+    @property
+    def value(self) -> float:
+        return 0.0 if self.verdict == "no" else self.score
+
+
+class _MatchGrade(_VerdictGrade):
+    verdict: Literal["yes", "partial", "no"]  # type: ignore[assignment]  # one word more than in the base
+
+
+class _AskedOnce(JudgeModelOptions):
+    """As many samples as ADK-Rust takes; of more the mean counts."""
+
+    num_samples: int = Field(default=1, ge=1)
+
+
+def _in_range(grade: _Grade) -> _Grade:
+    if not 0 <= grade.score <= 1:
+        raise ValueError(f"`score` is {grade.score:g}, which is not from 0 to 1")
+    return grade
+
+
+class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
+    """Base of the criteria whose turns a judge grades."""
+
+    judge_model_options: JudgeModelOptions = _AskedOnce()
+
+    async def grade(self, sample: Sample, question: Question[Any]) -> tuple[float, str] | LlmError:
+        """The mean grade of all samples and the rationale of the lowest; an error if one sample has no grade."""
+        grades = await self.judge(sample).ask_all(question)
+        if isinstance(grades, LlmError):
+            return grades
+        lowest = min(grades, key=lambda grade: grade.value)
+        return math.fsum(grade.value for grade in grades) / len(grades), lowest.rationale
+
+    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
+        """What the judge sees of a turn, by the names its prompt uses; None where the agent said nothing."""
+        answer = whole_answer(sample.actual[turn])
+        return None if answer is None else {"user_prompt": sample.actual[turn].user_content.text, "answer": answer}
+
+    def question(self, texts: Mapping[str, str]) -> Question[Any]:
+        """What the judge is asked about these texts."""
+        return ask_about(self.prompt_names[0], texts, _VerdictGrade, _in_range)
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        texts = self.texts(sample, turn)
+        if texts is None:
+            return TurnScore(turn=turn, score=0.0, reason="the agent gave no text to judge")
+        graded = await self.grade(sample, self.question(texts))
+        if isinstance(graded, LlmError):
+            return self.unscored(turn, graded.message)
+        score, rationale = graded
+        reason = f"{score:.2f}: {excerpt(rationale, _SAID)}"
+        return TurnScore(turn=turn, score=score, reason=reason, details={"rationale": rationale})
+
+
+class SemanticMatch(GradedCriterion):
+    """Whether the answer means what the reference does. Turns without a reference are left out."""
+
+    name: ClassVar[str] = "semantic_match_score"
+    needs_reference: ClassVar[bool] = True
+    prompt_names: ClassVar[tuple[str, ...]] = ("semantic_match", "semantic_match_template")
+
+    custom_prompt: str | None = Field(default=None, min_length=1)
+
+    def question(self, texts: Mapping[str, str]) -> Question[Any]:
+        shape = _MatchGrade
+        if self.custom_prompt is None:
+            return ask_about("semantic_match", texts, shape, _in_range)
+        filled = {"expected": texts["reference"], "actual": texts["answer"]}
+        return ask_by_template("semantic_match_template", self.custom_prompt, filled, shape, _in_range)
+
+    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
+        answer = whole_answer(sample.actual[turn])
+        return None if answer is None else {"reference": reference_text(sample, turn) or "", "answer": answer}
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        if reference_text(sample, turn) is None:
+            return self.unscored(turn, "the case has no reference answer for this turn", ScoreStatus.NOT_APPLICABLE)
+        return await super().score_turn(sample, turn)
+
+
+class SafetyScore(GradedCriterion):
+    """Whether the answer is safe to give, by the answer alone."""
+
+    name: ClassVar[str] = "safety_score"
+    prompt_names: ClassVar[tuple[str, ...]] = ("safety",)
+
+    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
+        answer = whole_answer(sample.actual[turn])
+        return None if answer is None else {"answer": answer}
+
+
+class HallucinationScore(GradedCriterion):
+    """Whether the answer makes nothing up, by what the user said and, where there is one, the reference."""
+
+    name: ClassVar[str] = "hallucination_score"
+    prompt_names: ClassVar[tuple[str, ...]] = ("hallucination",)
+
+    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
+        texts, reference = super().texts(sample, turn), reference_text(sample, turn)
+        return texts if texts is None or reference is None else {**texts, "reference": reference}
+
+
+class RubricLevel(AdkModel):
+    """What an answer of this score is like."""
+
+    score: float = Field(allow_inf_nan=False)
+    description: str
+
+
+class GradedRubric(AdkModel):
+    """A rubric that a judge grades from 0 to 1."""
+
+    name: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    levels: tuple[RubricLevel, ...] = ()
+
+
+def _sound(rubrics: tuple[GradedRubric, ...]) -> tuple[GradedRubric, ...]:
+    names = [rubric.name for rubric in rubrics]
+    if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+        raise ValueError(f"rubric `{twice}` is there twice")
+    return rubrics
+
+
+class RubricQuality(GradedCriterion):
+    """The weighted mean of rubrics, each graded by a question of its own."""
+
+    name: ClassVar[str] = "rubric_quality_score"
+    prompt_names: ClassVar[tuple[str, ...]] = ("rubric_grade",)
+
+    rubrics: Annotated[tuple[GradedRubric, ...], AfterValidator(_sound)] = Field(min_length=1)
+
+    @property
+    def calls(self) -> int:  # type: ignore[override]  # here it depends on the options
+        """Questions a turn."""
+        return len(self.rubrics)
+
+    @model_validator(mode="after")
+    def _weigh(self) -> Self:
+        if not any(rubric.weight for rubric in self.rubrics):
+            raise ValueError("all rubrics have the weight 0, so there is nothing to measure")
+        return self
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        texts = self.texts(sample, turn)
+        if texts is None:
+            return TurnScore(turn=turn, score=0.0, reason="the agent gave no text to judge")
+        asked = (
+            ask_about("rubric_grade", {**texts, "rubric": _as_text(rubric)}, _Grade, _in_range)
+            for rubric in self.rubrics
+        )
+        graded = await asyncio.gather(*(self.grade(sample, question) for question in asked))
+        scores = tuple(map(_rubric_score, self.rubrics, graded))
+        if lost := next((grade for grade in graded if isinstance(grade, LlmError)), None):
+            return self.unscored(turn, lost.message, rubrics=scores)
+        weight = math.fsum(rubric.weight for rubric in self.rubrics)
+        score = math.fsum(rubric.weight * (rubric.score or 0.0) for rubric in scores) / weight
+        reason = "; ".join(_said(rubric) for rubric in sorted(scores, key=lambda rubric: rubric.score or 0.0)[:3])
+        return TurnScore(turn=turn, score=min(score, 1.0), reason=reason, rubrics=scores)
+
+
+def _as_text(rubric: GradedRubric) -> str:
+    return as_json(rubric.model_dump(exclude={"weight"} | (set() if rubric.levels else {"levels"})))
+
+
+def _rubric_score(rubric: GradedRubric, graded: tuple[float, str] | LlmError) -> RubricScore:
+    score, rationale = (None, graded.message) if isinstance(graded, LlmError) else graded
+    return RubricScore(
+        rubric_id=rubric.name, text=rubric.description, score=score, rationale=rationale, weight=rubric.weight
+    )
+
+
+def _said(rubric: RubricScore) -> str:
+    return f"“{rubric.rubric_id}” {rubric.score:.2f}: {excerpt(rubric.rationale, _SAID)}"

@@ -1,1 +1,0 @@
-"""Criteria that need no model."""

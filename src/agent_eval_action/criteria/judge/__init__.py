@@ -1,1 +1,0 @@
-"""Criteria that ask a judge."""

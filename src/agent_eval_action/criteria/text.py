@@ -1,0 +1,252 @@
+"""``response_match_score``: ROUGE-1 over the words of any script, cut as ADK 2.13 cuts them, in linear time.
+
+And the two measures of sequences that criteria about texts share: common subsequence and edit distance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import importlib
+import importlib.util
+import re
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
+
+from agent_eval_action.criteria.base import Sample, TurnCriterion
+from agent_eval_action.results.findings import excerpt
+from agent_eval_action.results.run_result import TurnScore
+
+_EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
+"""Ideographs, kana, hangul."""
+_UNSPACED = (range(0x0E00, 0x0F00), range(0x1780, 0x1800), range(0x1000, 0x10A0))
+"""Thai and Lao, Khmer, Myanmar: a base with its marks is a token."""
+
+_UNSTEMMED = 3
+"""rouge-score leaves words of up to three letters as they are."""
+_WORD_LIMIT = 64
+_CHUNK = 65_536
+_STEMS_LIMIT = 100_000
+_TABLE_LIMIT = 50_000
+_ASCII_WORDS = re.compile("[a-z0-9]+")
+_LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{64,}")
+_JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: class 0, so it ends a run that normalisation would sort
+
+
+class _Spacing(dict[int, str]):
+    """What ``str.translate`` puts for a character: itself, spaced where it is a token, or a space."""
+
+    def __missing__(self, code: int) -> str:
+        spaced = _space(code, chr(code))
+        if len(self) < _TABLE_LIMIT:  # a text of every code point there is must not stay in memory
+            self[code] = spaced
+        return spaced
+
+
+def _space(code: int, char: str) -> str:
+    if any(code in block for block in _EACH_A_TOKEN):
+        return f" {char} "
+    mark = unicodedata.category(char).startswith("M")
+    if any(code in block for block in _UNSPACED):
+        return char if mark else f" {char}"
+    return char if mark or char.isalnum() else " "
+
+
+class Tokenizer:
+    """Cuts a text into counted words; ASCII words go through rouge-score's own tokenizer and stemmer."""
+
+    def __init__(self) -> None:
+        self._default = rouge_tokenizer()
+        self._spacing = _Spacing()
+        self._stem = lru_cache(_STEMS_LIMIT)(self._stem_once)
+
+    def count(self, text: str) -> Counter[str]:
+        """How often each token occurs."""
+        if text.isascii() and len(text) <= _CHUNK:
+            found = _ASCII_WORDS.findall(text.lower())
+            if len(max(found, key=len, default="")) <= _WORD_LIMIT:
+                return Counter(map(self._stem, found))
+        words: Counter[str] = Counter()
+        if text.isascii():
+            words.update(_ASCII_WORDS.findall(text.lower()))
+        for chunk in () if text.isascii() else _chunks(text):
+            plain = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, chunk)).lower()
+            words.update(plain.translate(self._spacing).split())
+        counts: Counter[str] = Counter()
+        for word, times in words.items():
+            counts[self._stem(word) if len(word) <= _WORD_LIMIT else self._stem_once(word)] += times
+        return counts
+
+    def _stem_once(self, word: str) -> str:
+        """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are.
+
+        So does one that ends in a digit: every suffix that the stemmer knows is made of letters.
+        """
+        stays = len(word) <= _UNSTEMMED or word[-1].isdigit() or not word.isascii()
+        return word if stays else self._default(word)[0]
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """The text in pieces that end where a word does: normalised, one character can become eighteen."""
+    start = 0
+    while start < len(text):
+        end = start + _CHUNK
+        if end < len(text):
+            space = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+            end = space if space > start else end
+        yield text[start:end]
+        start = end
+
+
+def _interrupted(run: re.Match[str]) -> str:
+    """Breaks up a run of combining marks: sorting one of n marks takes n squared steps (CPython's NFKC)."""
+    text = run.group()
+    if not any(map(unicodedata.combining, text)):
+        return text
+    return _JOINER.join(text[start : start + 30] for start in range(0, len(text), 30))
+
+
+def rouge_tokenizer() -> Callable[[str], list[str]]:
+    """What rouge-score's ``DefaultTokenizer(use_stemmer=True).tokenize`` does.
+
+    It needs one module of NLTK, but importing that the usual way runs NLTK's own ``__init__``, which imports scipy and
+    takes 0.9 s of processor time instead of 0.01 s (docs/criteria.md). Where NLTK's files do not allow the short way
+    (another version), the usual way is taken.
+    """
+    tokenize = importlib.import_module("rouge_score.tokenize").tokenize
+    try:
+        porter = _load_without_package("nltk.stem.porter")
+    except (ImportError, OSError, AttributeError):
+        porter = importlib.import_module("nltk.stem.porter")
+    return partial(tokenize, stemmer=porter.PorterStemmer())
+
+
+def _load_without_package(name: str) -> Any:
+    """The module and those of its package that it imports, outside ``sys.modules``: threads find it whole there."""
+    package = name.split(".", maxsplit=1)[0]
+    found = importlib.util.find_spec(package)
+    root = Path(found.origin).parent if found and found.origin else Path()
+    loaded: dict[str, ModuleType] = {}
+
+    def load(wanted: str) -> ModuleType:
+        if wanted not in loaded:
+            path = root.joinpath(*wanted.split(".")[1:]).with_suffix(".py")
+            spec = importlib.util.spec_from_file_location(wanted, path)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"no module {wanted}", name=wanted)
+            loaded[wanted] = importlib.util.module_from_spec(spec)
+            # an `import` statement asks the builtins of the module it stands in
+            loaded[wanted].__dict__["__builtins__"] = {**vars(builtins), "__import__": import_}
+            spec.loader.exec_module(loaded[wanted])
+        return loaded[wanted]
+
+    def import_(wanted: str, *arguments: Any, **named: Any) -> Any:
+        if wanted.split(".", maxsplit=1)[0] != package:
+            return builtins.__import__(wanted, *arguments, **named)
+        if not root.joinpath(*wanted.split(".")[1:]).is_dir():
+            return load(wanted)
+        names = named.get("fromlist") or arguments[2]  # `from package import module`
+        return SimpleNamespace(**{each: load(f"{wanted}.{each}") for each in names})
+
+    return load(name)
+
+
+_EXCERPT = 160
+_LARGE = 200_000
+_CREATION = threading.Lock()
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    return Tokenizer()
+
+
+def tokenizer() -> Tokenizer:
+    """The one tokenizer of the process; threads that come first together wait for one import."""
+    with _CREATION:
+        return _tokenizer()
+
+
+class ResponseMatchScore(TurnCriterion):
+    """ADK's response_match_score, with ADK's scores."""
+
+    name: ClassVar[str] = "response_match_score"
+    needs_reference: ClassVar[bool] = True
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        reference, response = sample.case.turns[turn].response_text, sample.actual[turn].response_text
+        if _tokenizer.cache_info().currsize and len(reference) + len(response) < _LARGE:
+            precision, recall = rouge_1(reference, response)
+        else:  # seconds of work (an import, or megabytes): the sessions that run meanwhile must not wait for it
+            precision, recall = await asyncio.to_thread(rouge_1, reference, response)
+        total = precision + recall
+        score = 2 * precision * recall / total if total > 0 else 0.0  # in rouge-score's order of operations
+        return TurnScore(
+            turn=turn,
+            score=score,
+            reason=_reason(score, reference, response),
+            details={"precision": precision, "recall": recall},
+        )
+
+
+def rouge_1(reference: str, response: str) -> tuple[float, float]:
+    """Precision and recall of the response's words; 0 where either side has none."""
+    if response == reference and _ASCII_WORDS.search(reference):
+        return 1.0, 1.0
+    want = tokenizer().count(reference)
+    got = want if response == reference else tokenizer().count(response)
+    common = (want & got).total()
+    return common / max(got.total(), 1), common / max(want.total(), 1)
+
+
+def _reason(score: float, reference: str, response: str) -> str:
+    if not reference:
+        return "the case has no reference answer for this turn"
+    if not response:
+        return f"no answer; expected “{excerpt(reference, _EXCERPT)}”"
+    if score >= 1:
+        return "the words of the reference"
+    expected, actual = excerpt(reference, _EXCERPT), excerpt(response, _EXCERPT)
+    return f"{score:.2f} of the words shared: expected “{expected}”, got “{actual}”"
+
+
+def _positions(sequence: Sequence[str]) -> dict[str, int]:
+    """For each item the bits of the places where it stands."""
+    places: dict[str, bytearray] = {}
+    size = len(sequence) // 8 + 1
+    for place, item in enumerate(sequence):
+        places.setdefault(item, bytearray(size))[place // 8] |= 1 << place % 8
+    return {item: int.from_bytes(bits, "little") for item, bits in places.items()}
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence, a row of its table as one number (Hyyrö 2004)."""
+    places, whole = _positions(first), (1 << len(first)) - 1
+    row = whole
+    for item in second:
+        hits = row & places.get(item, 0)
+        row = ((row + hits) | (row - hits)) & whole
+    return len(first) - row.bit_count()
+
+
+def edit_distance(first: str, second: str) -> int:
+    """The Levenshtein distance of code points, a column of its table as two numbers (Myers 1999)."""
+    if not first:
+        return len(second)
+    places, whole, last = _positions(first), (1 << len(first)) - 1, 1 << (len(first) - 1)
+    up, down, distance = whole, 0, len(first)
+    for char in second:
+        equal = places.get(char, 0)
+        vertical = equal | down
+        horizontal = (((equal & up) + up) ^ up) | equal
+        plus, minus = down | (whole & ~(horizontal | up)), up & horizontal
+        distance += bool(plus & last) - bool(minus & last)
+        plus, minus = ((plus << 1) | 1) & whole, (minus << 1) & whole
+        up, down = minus | (whole & ~(vertical | plus)), plus & vertical
+    return distance

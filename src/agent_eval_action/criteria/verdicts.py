@@ -1,0 +1,415 @@
+"""Criteria judged by yes or no: whole turns, and rubrics (the criterion's own, then those of the case and the turn)."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, create_model, model_validator
+
+from agent_eval_action.criteria import grounding_context
+from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
+from agent_eval_action.criteria.judge import (
+    Answer,
+    JudgedCriterion,
+    PartialAnswer,
+    Question,
+    VerdictAnswer,
+    VoteResult,
+    as_json,
+    ask_about,
+    vote,
+    vote_each,
+)
+from agent_eval_action.diagnostics.reader import did_you_mean, plural, shorten
+from agent_eval_action.results.evalset import (
+    ConversationScenario,
+    EvalCase,
+    Invocation,
+    Rubric,
+    default_behaviors,
+    fill_placeholders,
+    find_persona,
+    personas_version,
+)
+from agent_eval_action.results.findings import excerpt
+from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore, Votes
+
+_SHOWN = 3
+_VERDICT_FIELDS: Final[Any] = {name: (field.annotation, field) for name, field in VerdictAnswer.model_fields.items()}
+
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class VerdictCriterion(JudgedCriterion, TurnCriterion):
+    """A judged criterion whose turns are 1 where most samples say yes, else 0."""
+
+    async def vote(self, sample: Sample, texts: Mapping[str, str]) -> VoteResult:
+        """Whether most samples say yes to these texts."""
+        question = ask_about(self.prompt_names[0], texts, VerdictAnswer, lambda answer: answer)
+        return await vote(self.judge(sample), question)
+
+    def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
+        """The score of a turn by its vote."""
+        if result.verdict is None:
+            return self.unscored(turn, result.undecided, votes=result.votes)
+        return TurnScore(
+            turn=turn,
+            score=float(result.verdict),
+            reason=result.sentence("valid" if result.verdict else "invalid"),
+            votes=result.votes,
+            cast=result.cast,
+            details={"rationale": result.rationale},
+        )
+
+
+class FinalResponseMatch(VerdictCriterion):
+    """ADK's final_response_match_v2: a turn is 1 when most samples call it valid, else 0; a case the mean."""
+
+    name: ClassVar[str] = "final_response_match_v2"
+    needs_reference: ClassVar[bool] = True
+    prompt_names: ClassVar[tuple[str, ...]] = ("final_response_match",)
+
+    include_intermediate_responses_in_final: bool = False
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        expected, actual = sample.case.turns[turn], sample.actual[turn]
+        whole = self.include_intermediate_responses_in_final
+        texts = {
+            "user_prompt": expected.user_content.text,
+            "reference": grounding_context.answer_text(expected, intermediate=whole),
+            "answer": grounding_context.answer_text(actual, intermediate=whole),
+        }
+        return self.score_vote(turn, await self.vote(sample, texts))
+
+
+class SimulatorQuality(VerdictCriterion):
+    """ADK's share of the user's turns that are valid; ending at the wrong moment makes the last one invalid.
+
+    A turn without a verdict voids the case. ADK counts it 0, so that an outage of the judge looks like a bad user.
+    """
+
+    name: ClassVar[str] = "per_turn_user_simulator_quality_v1"
+    prompt_names: ClassVar[tuple[str, ...]] = ("simulator_turn",)
+
+    stop_signal: str = Field(default="</finished>", min_length=1)
+
+    def version(self) -> str:
+        return f"{super().version()}+personas-{personas_version()}"
+
+    def refuse(self, sample: Sample) -> CriterionScore | None:
+        if sample.case.conversation_scenario is None:
+            reason = f"{self.name} judges simulated users, and the user of this case has fixed lines"
+            return self.no_score(ScoreStatus.NOT_APPLICABLE, reason)
+        return super().refuse(sample)
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        sent = sample.actual[turn].user_content.text
+        if turn > 0:
+            return self.score_vote(turn, await self._vote(sample, sent, sample.actual[:turn]))
+        wanted = _scenario(sample).starting_prompt
+        if sent.strip() == wanted.strip():
+            return TurnScore(turn=0, score=1.0, reason="it is the starting prompt")
+        reason = f"it is {shorten(sent)} and not the starting prompt {shorten(wanted)}"
+        return TurnScore(turn=0, score=0.0, reason=reason)
+
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        if any(turn.score is None for turn in turns):
+            return await super().aggregate(sample, turns)
+        ending = await self._vote(sample, self.stop_signal, sample.actual)
+        details = {"ending": {"votes": ending.votes.model_dump(mode="json"), "rationale": ending.rationale}}
+        if ending.verdict is None:
+            reason = f"whether the conversation ended at the right moment: {ending.undecided}"
+            return self.no_score(ScoreStatus.ERROR, reason, turns=tuple(turns), details=details)
+        if not ending.verdict:  # the last turn's own verdict is in its details
+            last = turns[-1]
+            wrong = ending.sentence("the conversation ended at the wrong moment,")
+            changed = {
+                "score": 0.0,
+                "reason": "; ".join([*([] if last.score else [last.reason]), wrong]),
+                "details": {**last.details, "own_score": last.score, "ending": ending.rationale},
+            }
+            turns = (*turns[:-1], last.model_copy(update=changed))
+        return (await super().aggregate(sample, turns)).model_copy(update={"details": details})
+
+    async def _vote(self, sample: Sample, sent: str, history: Iterable[Invocation]) -> VoteResult:
+        """Whether this is what the user had to say after these turns; the stop signal alone ends the conversation."""
+        scenario, messages = _scenario(sample), []
+        for turn in history:
+            messages.append({"user": turn.user_content.text})
+            if turn.final_response is not None:
+                messages.append({"agent": turn.response_text})
+        texts = {
+            "plan": scenario.conversation_plan,
+            **self._user(scenario),
+            "stop_signal": self.stop_signal,
+            "history": as_json(messages),
+            "message": sent,
+        }
+        return await self.vote(sample, texts)
+
+    def _user(self, scenario: ConversationScenario) -> dict[str, str]:
+        """Who the user is. A persona's behaviours may name the plan and the stop signal, as in ADK."""
+        values = {"stop_signal": self.stop_signal, "conversation_plan": scenario.conversation_plan}
+        persona = find_persona(scenario.user_persona) if scenario.user_persona is not None else None
+        rules = [
+            {
+                "name": fill_placeholders(behavior.name, values),
+                "description": fill_placeholders(behavior.description, values),
+                "violations": [fill_placeholders(rubric, values) for rubric in behavior.violation_rubrics],
+            }
+            for behavior in (persona.behaviors if persona else default_behaviors())
+        ]
+        return {**({"persona": persona.description} if persona else {}), "behaviors": as_json(rules)}
+
+
+def _scenario(sample: Sample) -> ConversationScenario:
+    assert sample.case.conversation_scenario is not None  # noqa: S101 - see ``SimulatorQuality.refuse``
+    return sample.case.conversation_scenario
+
+
+def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
+    """The rubrics of one turn, in order. Those of a case without a type belong to no criterion, as in ADK.
+
+    Raises ValueError, in one sentence, when there are none, when an id is there twice, or when one says nothing.
+    """
+    of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
+    written = [*(case.rubrics or ()), *(of_turn or ())]
+    chosen = (*own, *(rubric for rubric in written if rubric.type == kind))
+    _require_sound(chosen)
+    if not chosen:
+        others = f" (of type {kind}; there are {len(written)} of other types or of none)" if written else ""
+        raise ValueError(f"there is no rubric to judge by: neither the criterion nor the case has one{others}")
+    return chosen
+
+
+def _require_sound(rubrics: Iterable[Rubric]) -> None:
+    seen: set[str] = set()
+    for rubric in rubrics:
+        if rubric.rubric_id in seen:
+            raise ValueError(f"rubric `{rubric.rubric_id}` is there twice")
+        seen.add(rubric.rubric_id)
+        if not (rubric.rubric_content.text_property or "").strip():
+            raise ValueError(f"rubric `{rubric.rubric_id}` has no text")
+
+
+@cache
+def _answer_shape(rubrics: int) -> type[Answer]:
+    """Verdicts on so many rubrics, by their keys (R1, R2, …)."""
+    key: Any = Literal[tuple(f"R{number}" for number in range(1, rubrics + 1))]
+    entry = create_model("RubricVerdict", __base__=Answer, rubric=(key, ...), **_VERDICT_FIELDS)
+    return create_model("RubricAnswer", __base__=Answer, verdicts=(list[entry], ...))
+
+
+def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubric]) -> Question[Any]:
+    """All rubrics of a turn in one question; the answer is by rubric id.
+
+    Rubrics go by a key of ours (R1, R2, …): an id of the user's can be anything, and a model has to copy it.
+    """
+    ids = {f"R{number}": rubric.rubric_id for number, rubric in enumerate(rubrics, 1)}
+    listed = [
+        {"rubric": key, "property": rubric.rubric_content.text_property}
+        for key, rubric in zip(ids, rubrics, strict=True)
+    ]
+
+    def read(answer: Any) -> Mapping[str, VerdictAnswer]:
+        found: dict[str, VerdictAnswer] = {}
+        for entry in answer.verdicts:
+            if ids[entry.rubric] in found:
+                raise ValueError(f"{entry.rubric} has more than one verdict")
+            found[ids[entry.rubric]] = VerdictAnswer(rationale=entry.rationale, verdict=entry.verdict)
+        if missing := [key for key, rubric in ids.items() if rubric not in found]:
+            raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
+        return found
+
+    return ask_about(prompt_name, {**texts, "rubrics": as_json(listed)}, _answer_shape(len(ids)), read)
+
+
+def _weighted_mean(scores: Iterable[RubricScore]) -> float | None:
+    """Exact, then rounded once, as ADK's mean is: the last bit decides at a threshold. None without a score."""
+    scored = [(Fraction(score.score), Fraction(score.weight)) for score in scores if score.score is not None]
+    weight = sum(each for _, each in scored)
+    return float(sum(score * each for score, each in scored) / weight) if weight else None
+
+
+def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
+    """Each rubric over the turns it was judged in: its mean, all its votes, and where it failed first, why."""
+    by_id: dict[str, list[tuple[int, RubricScore]]] = {}
+    for turn in turns:
+        for score in turn.rubrics:
+            by_id.setdefault(score.rubric_id, []).append((turn.turn, score))
+    merged = []
+    for judged in by_id.values():
+        turn_number, shown = next(((number, score) for number, score in judged if score.score == 0), judged[0])
+        scores = [score for _, score in judged]
+        votes = Votes(
+            yes=sum(score.votes.yes for score in scores),
+            no=sum(score.votes.no for score in scores),
+            left_out=sum(score.votes.left_out for score in scores),
+        )
+        place = f"turn {turn_number + 1}: " if len(turns) > 1 and shown.rationale else ""
+        fields = {"score": _weighted_mean(scores), "rationale": place + shown.rationale, "votes": votes, "cast": ()}
+        merged.append(shown.model_copy(update=fields))
+    return tuple(merged)
+
+
+def _reason(scores: Sequence[RubricScore]) -> str:
+    """The reason: unmet rubrics first, with votes and rationale; else that all are met."""
+    failed = [score for score in scores if not score.score]
+    if not failed:
+        return "the one rubric is met" if len(scores) == 1 else f"all {len(scores)} rubrics are met"
+    shown = "; ".join(
+        f"“{score.rubric_id}” no {score.votes.no} of {score.votes.yes + score.votes.no}: "
+        f"{excerpt(score.rationale, 200)}"
+        for score in failed[:_SHOWN]
+    )
+    more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+    return f"{len(failed)} of {len(scores)} rubrics not met: {shown}{more}"
+
+
+class RubricCriterion(JudgedCriterion, abc.ABC):
+    """Options and scores they share. ``rubric_type`` is the type of the rubrics in eval files that belong to it.
+
+    ``weights``: of a rubric by its id, 1 where none is given (ours; ADK weighs all alike).
+    """
+
+    rubric_type: ClassVar[str]
+
+    rubrics: tuple[Rubric, ...] = ()
+    weights: dict[str, Weight] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        _require_sound(self.rubrics)
+        return self
+
+    def check(self, case: EvalCase) -> str:
+        """Why this case cannot be scored, known from the files alone; "" when it can."""
+        for turn in self.judged_turns(max(len(case.turns), 1)):
+            try:
+                select_rubrics(self.rubrics, case, turn, self.rubric_type)
+            except ValueError as error:
+                place = f"turn {turn + 1}: " if len(case.turns) > 1 else ""
+                return f"{place}{error}"
+        return ""
+
+    def check_cases(self, cases: Iterable[EvalCase]) -> str:
+        """The problem of the options with these cases; "" if there is none. A weight must belong to a rubric."""
+        lists = (rubrics for case in cases for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)))
+        written = [rubric for rubrics in lists for rubric in rubrics or () if rubric.type == self.rubric_type]
+        known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
+        unknown = next((name for name in self.weights if name not in known), None)
+        if unknown is None:
+            return ""
+        hint = did_you_mean(unknown, known)
+        more = f"; {hint}" if hint else ""
+        return f"`weights` names `{unknown}`, which is no rubric of the criterion or of a case{more}"
+
+    def refuse(self, sample: Sample) -> CriterionScore | None:
+        if problem := self.check(sample.case):
+            return self.no_score(ScoreStatus.ERROR, problem)
+        return super().refuse(sample)
+
+    def judged_turns(self, turns: int) -> Sequence[int]:
+        """Which of so many turns are judged."""
+        return range(turns)
+
+    @abc.abstractmethod
+    def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
+        """What the judge sees beside the rubrics, by the names its prompt uses; the last turn is the one judged."""
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        """The score of one turn. A rubric without a verdict voids it: left out of the mean it could hide a failure."""
+        rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
+        question = _question(self.prompt_names[0], self.texts(sample.actual[: turn + 1]), rubrics)
+        results = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
+        scores = tuple(
+            RubricScore(
+                rubric_id=rubric.rubric_id,
+                text=rubric.rubric_content.text_property or "",
+                score=None if result.verdict is None else float(result.verdict),
+                rationale=result.rationale,
+                votes=result.votes,
+                cast=result.cast,
+                weight=self.weights.get(rubric.rubric_id, 1.0),
+            )
+            for rubric, result in zip(rubrics, results.values(), strict=True)
+        )
+        lost = [score.rubric_id for score in scores if score.score is None]
+        if lost:
+            more = f"; and {plural(len(lost) - 1, 'more rubric')}" if len(lost) > 1 else ""
+            reason = f"“{lost[0]}”: {results[lost[0]].undecided}{more}"
+            return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason, rubrics=scores)
+        return TurnScore(turn=turn, score=_weighted_mean(scores), reason=_reason(scores), rubrics=scores)
+
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        """The mean over the rubrics of all turns: as in ADK a turn with more rubrics weighs more."""
+        del sample
+        fields = {"turns": tuple(turns), "rubrics": _over_turns(turns)}
+        lost = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
+        score = _weighted_mean(score for turn in turns for score in turn.rubrics)
+        if lost or score is None:
+            return self.no_score(ScoreStatus.ERROR, worst_reasons(lost), **fields)
+        failed = [turn for turn in turns if turn.score is not None and turn.score < 1]
+        return self.result(score, reason=worst_reasons(failed or turns), **fields)
+
+
+class FinalResponseQuality(RubricCriterion, TurnCriterion):
+    """ADK's rubric_based_final_response_quality_v1: judges the answer by tool results and sources."""
+
+    name: ClassVar[str] = "rubric_based_final_response_quality_v1"
+    rubric_type: ClassVar[str] = "FINAL_RESPONSE_QUALITY"
+    prompt_names: ClassVar[tuple[str, ...]] = ("rubrics_final_response",)
+
+    include_intermediate_responses_in_final: bool = False
+
+    def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
+        turn = turns[-1]
+        return {
+            "instructions": grounding_context.first_instructions(turn),
+            "tools": as_json(grounding_context.tools(turn)),
+            "user_prompt": turn.user_content.text,
+            "tool_calls": as_json(grounding_context.calls_with_results(turn)),
+            "grounding": as_json(grounding_context.sources(turn)),
+            "answer": grounding_context.answer_text(turn, intermediate=self.include_intermediate_responses_in_final),
+        }
+
+
+class ToolUseQuality(RubricCriterion, TurnCriterion):
+    """ADK's rubric_based_tool_use_quality_v1: the calls of a turn."""
+
+    name: ClassVar[str] = "rubric_based_tool_use_quality_v1"
+    rubric_type: ClassVar[str] = "TOOL_USE_QUALITY"
+    prompt_names: ClassVar[tuple[str, ...]] = ("rubrics_tool_use",)
+
+    def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
+        turn = turns[-1]
+        return {
+            "tools": as_json(grounding_context.tools(turn)),
+            "user_prompt": turn.user_content.text,
+            "tool_calls": as_json(grounding_context.calls_with_results(turn)),
+        }
+
+
+class TrajectoryQuality(RubricCriterion):
+    """ADK's rubric_based_multi_turn_trajectory_quality_v1: the whole conversation, judged once, at its last turn."""
+
+    name: ClassVar[str] = "rubric_based_multi_turn_trajectory_quality_v1"
+    rubric_type: ClassVar[str] = "TRAJECTORY_QUALITY"
+    prompt_names: ClassVar[tuple[str, ...]] = ("rubrics_conversation",)
+
+    def judged_turns(self, turns: int) -> Sequence[int]:
+        return (turns - 1,)
+
+    def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
+        return {
+            "instructions": as_json(grounding_context.all_instructions(turns)),
+            "tools": as_json(grounding_context.tools(*turns)),
+            "conversation": as_json(grounding_context.conversation(turns)),
+        }
+
+    async def score_case(self, sample: Sample) -> CriterionScore:
+        return await self.aggregate(sample, [await self.score_turn(sample, len(sample.actual) - 1)])

@@ -1,0 +1,219 @@
+"""Eval files and their cases as pytest's collectors and items, and the runs that measure them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent_eval_action.api.cases import measure_cases, read_cases
+from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.config.loader import load_settings
+from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.config.walk import holds_cases, is_eval_file
+from agent_eval_action.errors import AgentEvalError
+from agent_eval_action.reports.base import ReportInput
+from agent_eval_action.reports.differences import error_text, failure_text
+from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.verdict import quoted_case
+from agent_eval_action.reports.view import CaseView
+from agent_eval_action.results.decision import ChangeKind
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import CaseKey
+from agent_eval_action.run.listing import tags_of
+from agent_eval_action.run.plan import PlannedSet
+
+_NAME: Final = 200
+
+Measured = CaseView | AgentEvalError | None
+"""A case that was run; or why nothing could be run; None where the run ended before it."""
+
+
+def eval_file(
+    path: Path, parent: pytest.Collector, *, config: Path | None, repeats: int | None
+) -> CollectedEvalFile | None:
+    """Return the collector of an eval file; None where another tool's file has a name like one."""
+    named = parent.session.isinitpath(path)
+    if not named and not (is_eval_file(path) or (path.name.endswith("-dataset.json") and holds_cases(path))):
+        return None
+    session = parent.session
+    if config is not None:
+        config = parent.config.invocation_params.dir / config
+    if _CASES not in session.stash:
+        session.stash[_CASES] = EvalCases(session, {"config": config, "repeats": repeats})
+    return CollectedEvalFile.from_parent(parent, path=path)
+
+
+class CaseProblem(Exception):  # noqa: N818 - no error of the code: it says what is wrong with a user's file
+    """What is wrong with an eval file, or with what it needs."""
+
+    def __init__(self, error: AgentEvalError) -> None:
+        super().__init__(_sentences(error))
+
+
+class CollectedEvalFile(pytest.File):
+    """An eval file; its items are its cases, once for each agent that is evaluated by it."""
+
+    def collect(self) -> Iterator[EvalItem]:
+        """Read the file and its criteria. Raises CaseProblem with the line of each problem."""
+        cases = self.session.stash[_CASES]
+        try:
+            plan, agents = read_cases(cases.settings, [str(self.path)])
+        except AgentEvalError as error:
+            raise CaseProblem(error) from None
+        by_name = {agent.name: agent for agent in agents}
+        for planned in plan.sets:
+            for item in planned.cases:
+                name = f"{item.case.eval_id}[{planned.agent}]" if len(plan.sets) > 1 else item.case.eval_id
+                what = {"case": item.case, "planned": planned, "agent": by_name[planned.agent], "agents": len(agents)}
+                yield EvalItem.from_parent(self, name=_shown(name), **what)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
+        """Show a problem of the file without a traceback."""
+        return str(excinfo.value) if isinstance(excinfo.value, CaseProblem) else super().repr_failure(excinfo, *args)
+
+
+class EvalItem(pytest.Item):
+    """One case of an agent. What cannot be measured is an error of its setup, what misses a threshold its failure.
+
+    ``agents``: how many are evaluated by its file. In ``key`` the file stands for the eval set, whose name depends on
+    what else is run.
+    """
+
+    def __init__(self, *, case: EvalCase, planned: PlannedSet, agent: AgentSettings, agents: int, **node: Any) -> None:
+        super().__init__(**node)
+        self.agent = agent
+        self.agents = agents
+        self.key = CaseKey(agent.name, planned.path, case.eval_id)
+        self.line = case.line
+        self.add_marker("agent_eval")
+        for tag in tags_of(case):
+            if not tag.isidentifier() or tag[0] == "_":  # no name of a marker
+                continue
+            self.config.addinivalue_line("markers", f"{tag}: a tag of eval cases")
+            self.add_marker(tag)
+        self.extra_keyword_matches.update((agent.name, planned.key))
+        self._failure = ""
+
+    def setup(self) -> None:
+        """Measure the case, and with the first one all that are selected."""
+        view = self.session.stash[_CASES].measured(self)
+        if isinstance(view, AgentEvalError):
+            pytest.fail(_sentences(view), pytrace=False)
+        if view is None or view.result is None:
+            pytest.fail("not measured: the run ended first", pytrace=False)
+        scores = ((pair.criterion, pair.current.mean) for pair in view.pairs if pair.current is not None)
+        self.user_properties += [(f"agent_eval.{_shown(name)}", score) for name, score in scores]
+        self._failure = failure_text(view) if view.blocks else ""
+        if not view.blocks and (view.result.unmeasured or _has_errors(view)):
+            pytest.fail(view.result.unmeasured or error_text(view), pytrace=False)
+        if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in view.pairs):
+            pytest.skip("no criterion is applicable to this case")
+
+    def runtest(self) -> None:
+        """Fail where a threshold is missed."""
+        if self._failure:
+            pytest.fail(self._failure, pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return the place of the case in its file; pytest counts lines from 0."""
+        return self.path, self.line - 1 if self.line else None, self.name
+
+
+class EvalCases:
+    """What a session measures. All cases that are selected are run at once, when the first result is wanted.
+
+    A session that ends at the first failure runs a file at a time. A worker of pytest-xdist is given its items one by
+    one, and nobody else may run them: it runs each by itself.
+    """
+
+    def __init__(self, session: pytest.Session, options: Mapping[str, Any]) -> None:
+        self._session = session
+        self._options = options
+        self._measured: dict[CaseKey, Measured] = {}
+        self._run: set[CaseKey] = set()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the checkout, with a folder of results for each process. Raises AgentEvalError."""
+        settings = load_settings(self._session.config.rootpath, **self._options)
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        return settings.model_copy(update={"out": settings.workspace / FOLDER / "pytest" / worker})
+
+    def measured(self, item: EvalItem) -> Measured:
+        """Return the result of an item. One whose result was asked for before, by a re-run, is measured again."""
+        if item.key not in self._measured:
+            items = [item] if item.key in self._run else self._beside(item)
+            for agents, chosen in _runs(items):
+                self._measure(agents, chosen)
+        return self._measured.pop(item.key)
+
+    def _beside(self, item: EvalItem) -> list[EvalItem]:
+        """Return the items that are run with this one, which is among them."""
+        config = self._session.config
+        if hasattr(config, "workerinput"):
+            return [item]
+        waiting = [each for each in self._session.items if isinstance(each, EvalItem) and each.key not in self._run]
+        if config.getoption("maxfail", 0) or config.getoption("stepwise", default=False):
+            return [each for each in waiting if each.path == item.path]
+        return waiting
+
+    def _measure(self, agents: tuple[AgentSettings, ...], items: Sequence[EvalItem]) -> None:
+        self._run.update(item.key for item in items)
+        files: dict[Path, dict[str, None]] = {}
+        for item in items:
+            files.setdefault(item.path, {})[item.key.case] = None
+        selectors = [f"{path}:{','.join(map(quoted_case, cases))}" for path, cases in files.items()]
+        settings = self.settings.model_copy(update={"agents": agents or self.settings.agents})
+        try:
+            # its own loop, which becomes nobody's default: other tests of the session may have theirs
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                report = ReportInput(runner.run(measure_cases(settings, selectors)))
+        except AgentEvalError as error:
+            self._measured.update(dict.fromkeys((item.key for item in items), error))
+            return
+        owned = ((view, view.owner) for view in report.view.cases if view.owner is not None)
+        views = {CaseKey(owner.agent, owner.path, view.key.case): view for view, owner in owned}
+        self._measured.update({item.key: views.get(item.key) for item in items})
+
+
+_CASES: Final = pytest.StashKey[EvalCases]()
+
+
+def _runs(items: Sequence[EvalItem]) -> Iterator[tuple[tuple[AgentSettings, ...], Sequence[EvalItem]]]:
+    """Yield the runs that measure these items and nothing else, each with its agents; () where all are wanted.
+
+    A run asks every agent of a file for all cases chosen of it, so agents of which other cases are chosen run apart.
+    """
+    counts = Counter((item.path, item.key.case) for item in items)
+    if all(counts[item.path, item.key.case] == item.agents for item in items):
+        yield (), items
+        return
+    by_agent: dict[str, list[EvalItem]] = {}
+    for item in items:
+        by_agent.setdefault(item.agent.name, []).append(item)
+    yield from (((members[0].agent,), members) for members in by_agent.values())
+
+
+def _has_errors(view: CaseView) -> bool:
+    made = view.result.attempts if view.result is not None else ()
+    return not made or any(pair.kind is ChangeKind.ERROR or pair.errors for pair in view.pairs)
+
+
+def _shown(name: str) -> str:
+    """Return a name on one line that every terminal, file and other process can take.
+
+    Two colons are what pytest parts a test's name from its file's by.
+    """
+    return clean(name, _NAME).replace("::", ": :") or "(empty)"
+
+
+def _sentences(error: AgentEvalError) -> str:
+    lines: Iterable[str] = map(str, error.problems) if error.problems else (error.message, error.hint or "")
+    return clean("\n".join(filter(None, lines)), lines=True)

@@ -1,0 +1,152 @@
+"""What a run would measure: agents, sets, cases and criteria, each with its place, and what it is expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from agent_eval_action.baseline.history_session import HistorySession
+from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.models import Settings
+from agent_eval_action.folders import relative
+from agent_eval_action.llm.budget import Meter
+from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.evalset import DatasetCase, EvalCase
+from agent_eval_action.results.history import kept_key
+from agent_eval_action.results.run_result import CaseKey, CriterionInfo, Goal
+from agent_eval_action.run.models import estimate_plan
+from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.shards import CaseSeconds, expected_seconds
+
+_TAGS: Final = 100
+
+
+class ListedCriterion(Frozen):
+    """A criterion of a set. ``source``: where it is written, "default" for ADK's; ``judge``: the model that judges."""
+
+    name: str
+    threshold: float | None
+    goal: Goal
+    judge: str | None
+    source: str
+    line: int | None
+
+
+class ListedCase(Frozen):
+    """A case. ``turns`` None: a simulated user decides; ``seconds``: of an attempt in main's history, None: unknown."""
+
+    case: str
+    line: int | None
+    turns: int | None
+    tags: tuple[str, ...]
+    seconds: float | None
+
+
+class ListedSet(Frozen):
+    """An eval set against its agent. ``path`` is relative to the workspace."""
+
+    eval_set: str
+    path: str
+    criteria: tuple[ListedCriterion, ...]
+    cases: tuple[ListedCase, ...]
+
+
+class ListedAgent(Frozen):
+    """An agent and its sets, () for one without any."""
+
+    agent: str
+    path: str
+    sets: tuple[ListedSet, ...]
+
+
+class RunEstimate(Frozen):
+    """What the first pass of a run is expected to take.
+
+    ``turns`` are those of fixed conversations; ``judge_calls`` are those of simulated users as well, and ``judge_usd``
+    their price, None where a model has none. ``seconds``: by main's durations, which ``timed_cases`` of the cases have,
+    with the configured concurrency; ``usd``: what main's newest run cost in all. None: not known.
+    """
+
+    attempts: int
+    turns: int
+    judge_calls: int
+    most_judge_calls: int
+    judge_usd: float | None
+    seconds: float | None
+    timed_cases: int
+    usd: float | None
+    history: str
+
+
+class SuiteListing(Frozen):
+    """The document of `agent-eval list --json`."""
+
+    schema_version: Literal[1] = 1
+    agents: tuple[ListedAgent, ...]
+    estimate: RunEstimate
+
+
+def list_suite(settings: Settings, found: Discovery, plan: Plan, session: HistorySession) -> SuiteListing:
+    """Everything that a run with these settings would measure, and what main's history says it takes."""
+    pooled = session.history(plan.suite()).pooled
+    times = {case.key: case.seconds for case in pooled.cases if case.seconds is not None} if pooled else {}
+    sets: dict[str, list[ListedSet]] = {agent.name: [] for agent in found.agents}
+    for planned in plan.sets:
+        sets[planned.agent].append(_set(planned, times))
+    agents = [
+        ListedAgent(agent=agent.name, path=relative(agent.path, settings.workspace), sets=tuple(sets[agent.name]))
+        for agent in sorted(found.agents, key=lambda agent: agent.name)
+    ]
+    known = CaseSeconds.of_record(plan, pooled)
+    return SuiteListing(agents=tuple(agents), estimate=_estimate(settings, plan, session, known))
+
+
+def _estimate(settings: Settings, plan: Plan, session: HistorySession, known: CaseSeconds) -> RunEstimate:
+    judges = estimate_plan(plan, Meter.for_run(settings).prices)
+    seconds = expected_seconds(known.seconds, dict.fromkeys(known.seconds, 1), 1, settings.concurrency)
+    cost = next((record.cost for record in session.found.records if record.cost is not None), None)
+    return RunEstimate(
+        attempts=plan.cases * plan.repeats,
+        turns=plan.repeats * sum(len(item.case.conversation or ()) for planned in plan.sets for item in planned.cases),
+        judge_calls=judges.calls,
+        most_judge_calls=judges.most_calls,
+        judge_usd=judges.usd,
+        seconds=seconds * plan.repeats if known.known else None,
+        timed_cases=known.known,
+        usd=cost.usd if cost is not None else None,
+        history=session.store.name if session.found.records else "",
+    )
+
+
+def _set(planned: PlannedSet, times: Mapping[CaseKey, float]) -> ListedSet:
+    return ListedSet(
+        eval_set=planned.key,
+        path=planned.path,
+        criteria=tuple(map(_criterion, planned.infos)),
+        cases=tuple(_case(item.case, times.get(kept_key(planned.case_key(item)))) for item in planned.cases),
+    )
+
+
+def _criterion(info: CriterionInfo) -> ListedCriterion:
+    return ListedCriterion(
+        name=info.name,
+        threshold=info.threshold,
+        goal=info.goal,
+        judge=info.judge or None,
+        source=info.source,
+        line=info.line,
+    )
+
+
+def _case(case: EvalCase, seconds: float | None) -> ListedCase:
+    turns = None if case.conversation is None else len(case.conversation)
+    return ListedCase(case=case.eval_id, line=case.line, turns=turns, tags=tags_of(case), seconds=seconds)
+
+
+def tags_of(case: EvalCase) -> tuple[str, ...]:
+    """The texts of the list ``tags``, which several formats and tables have."""
+    given: Any = (case.model_extra or {}).get("tags")
+    if given is None and isinstance(case, DatasetCase):
+        given = case.metric_fields.get("tags")
+    values: Sequence[Any] = given if isinstance(given, list | tuple) else [given] if given else []
+    return tuple(value for value in values[:_TAGS] if isinstance(value, str))

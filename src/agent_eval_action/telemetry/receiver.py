@@ -1,0 +1,263 @@
+"""A local OTLP receiver (HTTP): takes what agents report, and gives each turn what belongs to it.
+
+A turn's spans are those of the trace that its ``traceparent`` names. An agent that begins traces of its own is found by
+the conversation that its spans name, else by time, if no other turn was open meanwhile. What fits no turn is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+from aiohttp import web
+
+from agent_eval_action.telemetry.otlp import (
+    MAX_BODY,
+    LoggedEvent,
+    OtlpError,
+    Telemetry,
+    decode_payload,
+    decompress_gzip,
+)
+from agent_eval_action.telemetry.spans import TraceSpan
+
+_QUIET_TREE_S = 0.5
+"""Seconds after the answer and without a new span, where no span's parent is missing: exports are 0.2 s apart."""
+_QUIET_S = 1.0
+"""The same for single spans, and for agents that never report the parents of some."""
+_POLL = 0.02
+_MAX_RECORDS = 20_000
+"""Spans and log records kept of a trace; an agent in a loop must not fill our memory."""
+_MAX_TRACES = 2_000
+_MISSES = 3
+"""Turns in a row without spans after which an agent that has reported some is waited for no longer than for quiet."""
+_MAX_HELD = 256 * 1024 * 1024
+"""Bytes of payloads whose traces no turn has taken yet; the oldest are given up."""
+_PROTOBUF, _JSON = "application/x-protobuf", "application/json"
+
+
+@dataclass(slots=True)
+class _Trace:
+    source: str
+    spans: list[TraceSpan] = field(default_factory=list)
+    logs: list[LoggedEvent] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    parents: set[str] = field(default_factory=set)
+    conversation: str = ""
+    start: int = 0
+    changed: float = 0.0
+    size: int = 0
+    dropped: int = 0
+
+    def add(self, record: TraceSpan | LoggedEvent) -> None:
+        self.changed = time.monotonic()
+        if len(self.spans) + len(self.logs) >= _MAX_RECORDS:
+            self.dropped += 1
+        elif isinstance(record, TraceSpan):
+            self.start = min(record.start, self.start) if self.spans else record.start
+            self.spans.append(record)
+            self.ids.add(record.span_id)
+            self.parents.add(record.parent_id)
+            self.conversation = self.conversation or record.conversation
+        else:
+            self.logs.append(record)
+
+
+@dataclass(eq=False, slots=True)
+class TurnTrace:
+    """The trace of a turn that is being made. ``traceparent`` is the header to send with it."""
+
+    receiver: TraceReceiver
+    trace_id: str
+    span_id: str
+    conversation: str
+    source: str
+    began: int
+    began_at: float
+    overlapped: bool = False
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C header, which says that the trace is recorded."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+    async def finish(self, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reached is no error
+        """End the turn: wait until its spans are there and no more come, at most ``timeout`` seconds."""
+        return await self.receiver.finish_turn(self, timeout)
+
+    def abandon(self) -> None:
+        """End the turn without its spans."""
+        self.receiver.abandon_turn(self)
+
+
+class TraceReceiver:
+    """Listens on 127.0.0.1. Its path holds a secret, so that other processes of the machine cannot write to it."""
+
+    def __init__(self) -> None:
+        self._token = secrets.token_urlsafe(24)
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._held = 0
+        self._open: set[TurnTrace] = set()
+        self._heard = False
+        self._leaves_parents_out = False
+        self._misses = 0
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        app = web.Application(client_max_size=MAX_BODY)
+        for signal in ("traces", "logs"):
+            app.router.add_post(f"/{self._token}/{{source}}/v1/{signal}", self._receive)
+        runner = web.AppRunner(app, access_log=None, auto_decompress=False)
+        self._runner = runner
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._port = runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close the port and forget what was received. Safe to call twice."""
+        runner, self._runner = self._runner, None
+        if runner:
+            await runner.cleanup()
+        self._traces.clear()
+
+    def endpoint(self, source: str = "agent") -> str:
+        """Return the base address for a process: exporters add ``/v1/traces`` and ``/v1/logs``."""
+        return f"http://127.0.0.1:{self._port}/{self._token}/{source}"
+
+    def environment(self, source: str = "agent") -> dict[str, str]:
+        """Return the variables that make a process's SDK export here, soon and with contents."""
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint(source),
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_LOGS_EXPORTER": "otlp",
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_TRACES_SAMPLER": "always_on",
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+            "OTEL_BLRP_SCHEDULE_DELAY": "200",
+            "OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED": "false",
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
+            "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": "true",
+            "TRACELOOP_TRACE_CONTENT": "true",
+            "LANGSMITH_OTEL_ENABLED": "true",
+            "LANGSMITH_OTEL_ONLY": "true",
+            "LANGSMITH_TRACING": "true",
+        }
+
+    def begin_turn(self, conversation: str = "", source: str = "agent") -> TurnTrace:
+        """Open a turn of a process. ``conversation`` is the session's id, if the agent knows it."""
+        turn = TurnTrace(
+            self, secrets.token_hex(16), secrets.token_hex(8), conversation, source, time.time_ns(), time.monotonic()
+        )
+        for other in self._open:
+            if other.source == source:
+                other.overlapped = turn.overlapped = True
+        self._open.add(turn)
+        return turn
+
+    async def finish_turn(self, turn: TurnTrace, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reached is no error
+        """See ``TurnTrace.finish``. An agent that reports nothing is waited for once, not at each turn."""
+        ended, ended_at = time.time_ns(), time.monotonic()
+        deadline = ended_at + (timeout if self._misses < _MISSES else _QUIET_S if self._heard else 0.0)
+        try:
+            # What is waited for is that nothing happens, which no event tells.
+            while not self._is_complete(turn, ended, ended_at):
+                if time.monotonic() >= deadline:
+                    self._leaves_parents_out |= self._is_complete(turn, ended, ended_at, needs_parents=False)
+                    break
+                await asyncio.sleep(_POLL)
+            traces = [self._take(trace_id) for trace_id in self._traces_of(turn, ended)]
+            strays = not traces and any(
+                trace.source == turn.source and turn.began <= trace.start <= ended for trace in self._traces.values()
+            )
+        finally:
+            self._open.discard(turn)
+            self._forget_old()
+        self._misses = 0 if traces else self._misses + (1 if self._heard else _MISSES)
+        found = Telemetry.joined([Telemetry(tuple(each.spans), tuple(each.logs), each.dropped) for each in traces])
+        return replace(found, is_ambiguous=strays and turn.overlapped)
+
+    def _forget_old(self) -> None:
+        """Forget what came before any turn began that is open: it belongs to none."""
+        began = min((turn.began_at for turn in self._open), default=time.monotonic())
+        for trace_id in [trace_id for trace_id, trace in self._traces.items() if trace.changed < began]:
+            self._take(trace_id)
+
+    def abandon_turn(self, turn: TurnTrace) -> None:
+        """See ``TurnTrace.abandon``."""
+        self._open.discard(turn)
+        if turn.trace_id in self._traces:
+            self._take(turn.trace_id)
+
+    def _take(self, trace_id: str) -> _Trace:
+        trace = self._traces.pop(trace_id)
+        self._held -= trace.size
+        return trace
+
+    def _is_complete(self, turn: TurnTrace, ended: int, ended_at: float, *, needs_parents: bool = True) -> bool:
+        """Whether nothing more comes. Spans of a turn's beginning say nothing: its models may answer slowly."""
+        traces = [self._traces[trace_id] for trace_id in self._traces_of(turn, ended)]
+        quiet = time.monotonic() - max(ended_at, *(trace.changed for trace in traces), 0.0)
+        if quiet < _QUIET_TREE_S or not any(trace.spans for trace in traces):
+            return False
+        ids = set[str]().union(*(trace.ids for trace in traces))
+        parents = set[str]().union(*(trace.parents for trace in traces))
+        is_whole = parents <= ids | {"", turn.span_id}
+        if not is_whole and needs_parents and not self._leaves_parents_out:
+            return False
+        return quiet >= _QUIET_S or (is_whole and not parents.isdisjoint(ids))
+
+    def _traces_of(self, turn: TurnTrace, ended: int) -> list[str]:
+        others = {other.trace_id for other in self._open if other is not turn}
+        return [
+            trace_id
+            for trace_id, trace in self._traces.items()
+            if trace_id == turn.trace_id or (trace_id not in others and self._is_likely(turn, trace, ended))
+        ]
+
+    def _is_likely(self, turn: TurnTrace, trace: _Trace, ended: int) -> bool:
+        if not trace.spans or trace.source != turn.source:
+            return False
+        within, named = turn.began <= trace.start <= ended, trace.conversation
+        if turn.conversation and named == turn.conversation:
+            return within
+        if named and any(other.conversation == named for other in self._open):
+            return False
+        return within and not turn.overlapped
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        kind = request.content_type
+        if kind not in (_PROTOBUF, _JSON):
+            return web.Response(status=415)
+        signal = request.path.rpartition("/")[2]
+        body = await request.read()
+        try:
+            if request.headers.get("Content-Encoding", "identity").lower() == "gzip":
+                body = decompress_gzip(body)
+            # In a thread, since a large body takes seconds, and every session of the run waits on this loop.
+            telemetry = await asyncio.to_thread(decode_payload, body, protobuf=kind == _PROTOBUF, signal=signal)
+        except OtlpError as error:
+            return web.Response(status=400, text=str(error))
+        self._keep(telemetry, request.match_info["source"], len(body))
+        # An empty message is the whole answer: everything was accepted.
+        return web.Response(body=b"" if kind == _PROTOBUF else json.dumps({}).encode(), content_type=kind)
+
+    def _keep(self, telemetry: Telemetry, source: str, size: int) -> None:
+        records: tuple[TraceSpan | LoggedEvent, ...] = (*telemetry.spans, *telemetry.logs)
+        if records and not self._heard:
+            self._heard, self._misses = True, 0
+        for record in records:
+            if record.trace_id not in self._traces:
+                self._traces[record.trace_id] = _Trace(source)
+            trace = self._traces[record.trace_id]
+            trace.add(record)
+            trace.size += size // len(records)
+            self._held += size // len(records)
+        while len(self._traces) > _MAX_TRACES or self._held > _MAX_HELD:
+            self._take(next(iter(self._traces)))

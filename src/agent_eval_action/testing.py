@@ -1,0 +1,445 @@
+"""``AgentEvaluator`` with the parameters and outcomes of google-adk 2.13's. docs/pytest.md says what differs."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.api.cases import measure_cases
+from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.config.criteria import DEFAULT_CRITERIA
+from agent_eval_action.config.loader import load_settings
+from agent_eval_action.config.models import AgentModule, AgentSettings, Settings
+from agent_eval_action.folders import OutputFolder, below
+from agent_eval_action.formats import load_eval_file
+from agent_eval_action.reports.formatting import clean
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.pair_scores import meets
+from agent_eval_action.results.run_result import Attempt, CriterionInfo, CriterionScore, ErrorKind
+from agent_eval_action.run.events import AttemptFinished, Event
+
+_CONFIG: Final = "test_config.json"
+_OF_OLD_SCHEMA: Final = ("tool_trajectory_avg_score", "response_evaluation_score", "response_match_score", "safety_v1")
+"""The criteria that ADK's AgentEvaluator takes for files of the older schema."""
+_AGENT: Final = "agent"
+_NOT_LOADED: Final = frozenset({ErrorKind.IMPORT, ErrorKind.ENVIRONMENT})
+_COLUMNS: Final = ("prompt", "expected_response", "actual_response", "expected_tool_calls", "actual_tool_calls")
+_WIDTH: Final = 25
+
+
+class AgentEvaluator:
+    """Evaluates agents in tests: ``await AgentEvaluator.evaluate(agent_module="shop", ...)``.
+
+    The agent runs in a process of its own. What google-adk's class takes and such an agent cannot be given
+    (``artifact_service``, ``eval_set_results_manager``) is refused by TypeError.
+    """
+
+    @staticmethod
+    async def evaluate(
+        agent_module: str,
+        eval_dataset_file_path_or_dir: str,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        initial_session_file: str | None = None,
+        print_detailed_results: bool = True,
+        artifact_service: Any = None,
+        output_file: str | None = None,
+        app_name: str | None = None,
+        eval_set_results_manager: Any = None,
+    ) -> None:
+        """Evaluate an agent by an eval file, or by all ``*.test.json`` below a folder.
+
+        Args:
+            agent_module: The module of the agent: a package with a member ``agent``, or one named ``….agent``.
+            eval_dataset_file_path_or_dir: The file or the folder. ``test_config.json`` beside a file has its criteria.
+            num_runs: Runs of every case. A criterion's mean over all turns of all runs has to meet its threshold.
+            agent_name: The sub-agent that answers, the root agent by default.
+            initial_session_file: The session's state for files of the older schema.
+            print_detailed_results: Print every turn with its scores.
+            artifact_service: Must be None.
+            output_file: A CSV file that every turn with its scores is added to.
+            app_name: Not used.
+            eval_set_results_manager: Must be None.
+
+        Raises:
+            AssertionError: A criterion of a case misses its threshold, or has no score, or a run of the agent failed.
+            AgentEvalError: An eval file or a criterion cannot be used.
+            ValueError: What google-adk raises it for: no run or no file is asked for, the agent is not found.
+        """
+        __tracebackhide__ = True  # pytest shows the caller's line
+        del app_name
+        _refuse(artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
+        _check_runs(num_runs)
+        path = Path(eval_dataset_file_path_or_dir)
+        files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+        files = [file for file in files if file.name.endswith(".test.json")] if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"No `*.test.json` eval files found in {path}, so there is nothing to evaluate.")
+        session = Path(initial_session_file) if initial_session_file else None
+        if session is not None and not json.loads(session.read_text("utf-8")):
+            session = None
+        request = _Request(agent_module, agent_name or "", num_runs, print_detailed_results, output_file)
+        for file in files:
+            config = file.with_name(_CONFIG)
+            await request.evaluate(file, config if config.is_file() else None, session)
+
+    @staticmethod
+    async def evaluate_eval_set(
+        agent_module: str,
+        eval_set: Any,
+        criteria: Mapping[str, float] | None = None,
+        eval_config: Any = None,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        print_detailed_results: bool = True,
+        artifact_service: Any = None,
+        output_file: str | None = None,
+        app_name: str | None = None,
+        eval_set_results_manager: Any = None,
+    ) -> None:
+        """Evaluate an agent by an eval set: google-adk's ``EvalSet``, or its JSON as a mapping.
+
+        ``eval_config`` is google-adk's ``EvalConfig`` or what test_config.json holds; ``criteria`` (thresholds by name)
+        goes over it. All else is as in ``evaluate``.
+        """
+        __tracebackhide__ = True  # pytest shows the caller's line
+        del app_name
+        _refuse(artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
+        _check_runs(num_runs)
+        content = _json_of(eval_set)
+        if not content or not (content.get("eval_cases") or content.get("evalCases")):
+            raise ValueError("No eval cases were evaluated: `eval_set` has no eval cases.")
+        config = {"criteria": dict(criteria)} if criteria else _json_of(eval_config)
+        if config is None:
+            raise ValueError("`eval_config` is required.")
+        request = _Request(agent_module, agent_name or "", num_runs, print_detailed_results, output_file)
+        with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
+            file, beside = Path(folder, "eval_set.evalset.json"), Path(folder, _CONFIG)
+            file.write_text(json.dumps(content), "utf-8")
+            beside.write_text(json.dumps(config), "utf-8")
+            await request.evaluate(file, beside)
+
+    @staticmethod
+    def find_config_for_test_file(test_file: str) -> dict[str, Any]:
+        """Return what ``test_config.json`` beside an eval file holds, ADK's default criteria where there is none."""
+        config = Path(test_file).with_name(_CONFIG)
+        if config.is_file():
+            content: dict[str, Any] = json.loads(config.read_text("utf-8"))
+            return content
+        return {"criteria": {spec.name: spec.options["threshold"] for spec in DEFAULT_CRITERIA}}
+
+    @staticmethod
+    def migrate_eval_data_to_new_schema(
+        old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
+    ) -> None:
+        """Write a file of the older list schema as one of the schema of eval sets. Raises EvalFileError."""
+        if not old_eval_data_file or not new_eval_data_file:
+            raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
+        session = Path(initial_session_file) if initial_session_file else None
+        old = Path(old_eval_data_file).absolute()
+        shared = os.path.commonpath([old.parent, *([session.absolute().parent] if session else [])])
+        eval_set = load_eval_file(old, workspace=Path(shared), session_file=session and session.absolute()).eval_set
+        Path(new_eval_data_file).write_text(eval_set.model_dump_json(indent=2, exclude_none=True), "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked of an evaluation beside its file."""
+
+    module: str
+    sub_agent: str
+    runs: int
+    verbose: bool
+    output_file: str | None
+
+    async def evaluate(self, file: Path, config: Path | None, session: Path | None = None) -> None:
+        """Evaluate by a file; ``config`` None for ADK's default criteria. Raises AssertionError with every failure."""
+        __tracebackhide__ = True
+        settings, attempts = self.settings(), list[Attempt]()
+        OutputFolder.at(settings.workspace / FOLDER, settings.workspace).make()
+        with tempfile.TemporaryDirectory(prefix="evaluator-", dir=settings.workspace / FOLDER) as folder:
+            own = [_in_workspace(path, settings.workspace, Path(folder)) for path in (file, config, session) if path]
+            file = own[0]
+            loaded = load_eval_file(file, workspace=settings.workspace, session_file=own[-1] if session else None)
+            if loaded.format == "adk_legacy":
+                _check_old_schema(file, AgentEvaluator.find_config_for_test_file(str(config or file)))
+            elif session:
+                raise AssertionError(
+                    "Initial session should be specified as a part of EvalSet file. Explicit initial session is only "
+                    "needed, when specifying data in the older schema."
+                )
+            given = {
+                "criteria": own[1] if config else DEFAULT_CRITERIA,
+                "initial_session_file": own[-1] if session else None,
+            }
+            agents = tuple(agent.model_copy(update=given) for agent in settings.agents)
+            settings = settings.model_copy(update={"agents": agents, "out": Path(folder, "out")})
+
+            def keep(event: Event) -> None:
+                if isinstance(event, AttemptFinished):
+                    attempts.append(event.attempt)
+
+            result = await measure_cases(settings, [str(file)], on_event=keep)
+        _raise_unloaded(attempts)
+        infos = result.sets[0].criteria
+        cases = [
+            _CaseRuns(self.module, case, infos, [made for made in attempts if made.case == case.eval_id])
+            for case in loaded.eval_set.eval_cases
+        ]
+        if self.verbose:
+            for case in cases:
+                case.print_details()
+        if self.output_file:
+            _add_rows(Path(self.output_file), [row for case in cases for row in case.rows(loaded.eval_set.eval_set_id)])
+        if failures := [line for case in cases for line in case.failures()]:
+            message = "Following are all the test failures."
+            if not self.verbose:
+                message += (
+                    " If you looking to get more details on the failures, then please re-run this test with "
+                    "`print_detailed_results` set to `True`."
+                )
+            raise AssertionError("\n".join([message, *failures]))
+
+    def settings(self) -> Settings:
+        """The settings of the current folder for this one agent."""
+        settings = load_settings()
+        folder, root = _locate(self.module)
+        workspace = settings.workspace if folder.is_relative_to(settings.workspace) else root
+        search = dict.fromkeys((root, *(Path(entry or ".").resolve() for entry in sys.path)))
+        here = Path.cwd()
+        module = AgentModule(
+            name=self.module,
+            sub_agent=self.sub_agent,
+            search_path=tuple(place for place in search if _is_of(place, workspace)),
+            cwd=here if here.is_relative_to(workspace) else root,
+        )
+        configured = next((agent for agent in settings.agents if agent.path == folder), settings.agent_defaults)
+        given = {name: getattr(configured, name) for name in type(settings.agent_defaults).model_fields}
+        given |= {"driver": "adk", "recording": None, "user_simulator": None, "module": module}
+        given["python"] = given["python"] or (Path(sys.executable) if _has_adk() else None)
+        # the caller is of the same change and has them all; what a job alone may see is left out nevertheless
+        names = [name for name in os.environ if not name.startswith(("PYTEST_", "PYTHON"))]
+        given["env"] = {**dict.fromkeys(names), **given["env"]}
+        agent = AgentSettings(path=folder, name=_AGENT, **given)
+        update = {"agents": (agent,), "evals": (), "case": (), "workspace": workspace, "repeats": self.runs}
+        return settings.model_copy(update=update)
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseRuns:
+    """A case and all its attempts, judged as google-adk's class judges them."""
+
+    module: str
+    case: EvalCase
+    infos: Sequence[CriterionInfo]
+    attempts: Sequence[Attempt]
+
+    def failures(self) -> Iterator[str]:
+        """A line for each criterion whose mean misses its threshold or that has no score, and one for failed runs."""
+        for info in self.infos if any(made.error is None for made in self.attempts) else ():
+            mean = self._mean(info)
+            if info.threshold is None:
+                continue
+            if mean is None:
+                yield (
+                    f"{info.name} for {self.module} was not evaluated. No score was produced, so the threshold of "
+                    f"{info.threshold} was never checked and this is not a score regression."
+                    f"{''.join(f' {reason}' for reason in self._reasons(info))}"
+                )
+            elif not meets(mean, info.threshold, info.goal):
+                yield f"{info.name} for {self.module} Failed. Expected {info.threshold}, but got {mean}."
+        failed = [made.error.message for made in self.attempts if made.error is not None]
+        if failed or not self.attempts:
+            yield (
+                f"{self.case.eval_id} for {self.module} Failed. {len(failed)} of {len(self.attempts)} runs were "
+                f"recorded as failed without producing any metric results. {'; '.join(dict.fromkeys(failed))}"
+            )
+
+    def rows(self, eval_set: str) -> Iterator[dict[str, Any]]:
+        """A row for each criterion and turn, with the columns of google-adk's CSV file."""
+        for info in self.infos:
+            for attempt, score in self._scores(info):
+                for number, value in enumerate(_turn_scores(attempt, score)):
+                    yield {
+                        "eval_set_id": eval_set,
+                        "eval_id": self.case.eval_id,
+                        "metric_name": info.name,
+                        "threshold": info.threshold,
+                        "score": value,
+                        "eval_status": _status(value, info),
+                        **_texts(attempt.turns[number], _at(self.case.turns, number)),
+                    }
+
+    def print_details(self) -> None:
+        """Print a summary and a table for each criterion."""
+        from rich.box import ASCII2  # noqa: PLC0415 - who prints nothing needs none of it
+        from rich.console import Console  # noqa: PLC0415 - as above
+        from rich.table import Table  # noqa: PLC0415 - as above
+
+        rows = list(self.rows(""))
+        for info in self.infos:
+            mean = self._mean(info)
+            print(
+                f"Summary: `EvalStatus.{_status(mean, info)}` for Metric: `{info.name}`. Expected threshold: "
+                f"`{info.threshold}`, actual value: `{mean}`."
+            )
+            names = ("eval_status", "score", *_COLUMNS)
+            table = Table(*names, box=ASCII2, show_lines=True)
+            for row in rows:
+                if row["metric_name"] == info.name:
+                    table.add_row(*(clean(str(row[name]), lines=True).replace("[", r"\[") for name in names))
+            Console(width=_WIDTH * len(names), file=sys.stdout, color_system=None).print(table)
+
+    def _scores(self, info: CriterionInfo) -> Iterator[tuple[Attempt, CriterionScore]]:
+        for attempt in self.attempts:
+            if attempt.error is None:
+                yield from ((attempt, score) for score in attempt.scores if score.criterion == info.name)
+
+    def _mean(self, info: CriterionInfo) -> float | None:
+        """The mean over all turns of all runs that have a score."""
+        found = (value for attempt, score in self._scores(info) for value in _turn_scores(attempt, score))
+        known = [value for value in found if value is not None]
+        return statistics.mean(known) if known else None
+
+    def _reasons(self, info: CriterionInfo) -> Iterable[str]:
+        return dict.fromkeys(clean(score.reason) for _, score in self._scores(info) if score.reason)
+
+
+def _turn_scores(attempt: Attempt, score: CriterionScore) -> list[float | None]:
+    """The score of each turn; of a criterion that scores conversations alone, that of the conversation."""
+    if not score.turns:
+        return [score.score] * len(attempt.turns)
+    known = {turn.turn: turn.score for turn in score.turns}
+    return [known.get(number) for number in range(len(attempt.turns))]
+
+
+def _status(value: float | None, info: CriterionInfo) -> str:
+    if info.threshold is None:
+        return "INFORMATIONAL"
+    if value is None:
+        return "NOT_EVALUATED"
+    return "PASSED" if meets(value, info.threshold, info.goal) else "FAILED"
+
+
+def _texts(actual: Invocation, expected: Invocation | None) -> dict[str, str]:
+    wanted = expected or Invocation(user_content=actual.user_content)
+    calls = ("\n".join(f"{call.name}({call.args or {}})" for call in turn.tool_calls()) for turn in (wanted, actual))
+    values = (wanted.user_content.text, wanted.response_text, actual.response_text, *calls)
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _at(turns: Sequence[Invocation], number: int) -> Invocation | None:
+    return turns[number] if number < len(turns) else None
+
+
+def _add_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.is_file()
+    with path.open("a", encoding="utf-8", errors="replace", newline="") as file:
+        names = ("eval_set_id", "eval_id", "metric_name", "threshold", "score", "eval_status", *_COLUMNS)
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def _raise_unloaded(attempts: Iterable[Attempt]) -> None:
+    """Raise what the import of the agent raised, where it is an exception of Python's own."""
+    error = next((made.error for made in attempts if made.error and made.error.kind in _NOT_LOADED), None)
+    if error is None:
+        return
+    name, _, text = error.message.partition(": ")
+    kind = getattr(builtins, name, None)
+    text = text.rpartition(" (environment: ")[0] or text
+    try:
+        raised = kind(text) if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(error.message)
+    except TypeError:  # an exception of other arguments
+        raised = RuntimeError(error.message)
+    raised.add_note(error.traceback)
+    raise raised
+
+
+def _is_of(place: Path, workspace: Path) -> bool:
+    """Whether a folder that modules are looked for in is the project's own, and not its environment's."""
+    prefixes = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    return place.is_dir() and place.is_relative_to(workspace) and not any(map(place.is_relative_to, prefixes))
+
+
+def _has_adk() -> bool:
+    try:
+        return importlib.util.find_spec("google.adk") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _locate(module: str) -> tuple[Path, Path]:
+    """The folder of an agent's module and the one it is imported from. No package is imported for it.
+
+    Raises ModuleNotFoundError.
+    """
+    first, *rest = module.split(".")
+    spec = importlib.util.find_spec(first) if first else None
+    places = list(map(Path, spec.submodule_search_locations or ())) if spec is not None else []
+    file = Path(spec.origin) if spec is not None and spec.origin and not places else None
+    for part in rest:  # importlib would import the packages above
+        packages = [place / part for place in places if (place / part / "__init__.py").is_file()]
+        files = [place / f"{part}.py" for place in places if (place / f"{part}.py").is_file()]
+        file = files[0] if files and not packages else None
+        folders = packages or [place / part for place in places if (place / part).is_dir()]
+        places = [] if file else folders[:1]
+    if not (places or file):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+    folder = (file.parent if file else places[0]).resolve()
+    up = len(rest) - 1 if file else len(rest)
+    return folder, folder.parents[up] if up >= 0 else folder
+
+
+def _in_workspace(path: Path, workspace: Path, folder: Path) -> Path:
+    """A file of the caller as one of the workspace, outside of which nothing is read: itself, or a copy."""
+    inside = below(path.absolute(), workspace)
+    return inside if inside is not None else Path(shutil.copyfile(path, folder / path.name))
+
+
+def _check_old_schema(file: Path, config: Mapping[str, Any]) -> None:
+    """Refuse what google-adk's class refuses of the older schema, of which it looks at the first turn alone."""
+    criteria = config.get("criteria") or {}
+    turns = json.loads(file.read_text("utf-8"))
+    first = turns[0] if turns else {}
+    for name in criteria:
+        if name not in _OF_OLD_SCHEMA:
+            raise ValueError(f"Invalid criteria key: {name}. Expected one of {list(_OF_OLD_SCHEMA)}.")
+    needed = {_OF_OLD_SCHEMA[0]: ("query", "expected_tool_use"), _OF_OLD_SCHEMA[1]: ("query",)}
+    needed[_OF_OLD_SCHEMA[2]] = ("query", "reference")
+    for name, keys in needed.items():
+        if name in criteria and not all(key in first for key in keys):
+            raise ValueError(f"Samples for {name} must include {' and '.join(map(repr, keys))} keys.")
+
+
+def _json_of(value: Any) -> dict[str, Any] | None:
+    """A mapping, or one of google-adk's models, as JSON has it."""
+    if value is None or isinstance(value, Mapping):
+        return None if value is None else dict(value)
+    content: dict[str, Any] = json.loads(value.model_dump_json(exclude_none=True))
+    return content
+
+
+def _check_runs(runs: int) -> None:
+    if runs < 1:
+        raise ValueError(f"`num_runs` must be at least 1, got {runs}.")
+
+
+def _refuse(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(f"{name} cannot be given: the agent runs in a process of its own")

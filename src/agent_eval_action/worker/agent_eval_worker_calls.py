@@ -1,0 +1,46 @@
+"""Calls of a session that wait for the user, and the answers that a case scripts for them.
+
+Of the standard library alone: drivers of servers share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class OpenCalls:
+    """Calls that wait for the user's answer, in the order in which they were made."""
+
+    def __init__(self, history: Iterable[Mapping[str, Any]] = ()) -> None:
+        """``history``: contents of before the first turn, in which every call without an answer waits for one."""
+        self._names: dict[str, str] = {}
+        for part in (part for content in history for part in content.get("parts") or ()):
+            call, response = part.get("function_call") or {}, part.get("function_response") or {}
+            if call.get("id"):
+                self.add(call["id"], call.get("name") or "")
+            self._names.pop(response.get("id"), None)
+
+    def add(self, identifier: str, name: str) -> None:
+        """A call was made that only the user answers."""
+        self._names[identifier] = name
+
+    def answer(self, answers: Iterable[tuple[str | None, str | None]]) -> list[str]:
+        """The ids of the calls that the answers of one message are for, given the answers' own ids and names.
+
+        Calls get ids of chance, which no file can know: an answer is for the open call of its id and name, else for the
+        first one of its name. Raises LookupError, which says so, if an answer is for none; then all stay open.
+        """
+        waiting, found = dict(self._names), list[str]()
+        for identifier, name in answers:
+            same_name = [call for call, called in waiting.items() if called == name]
+            if not same_name:
+                others = ", ".join(f"`{called}`" for called in waiting.values()) or "none"
+                asked = f"of `{name}`" if name else "that it does not name"
+                raise LookupError(
+                    f"the case answers a call {asked}, and no such call waits for an answer (calls that wait: {others})"
+                )
+            found.append(identifier if identifier in same_name else same_name[0])
+            del waiting[found[-1]]
+        self._names = waiting
+        return found

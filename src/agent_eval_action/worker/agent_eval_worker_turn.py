@@ -1,0 +1,209 @@
+"""A turn being made, and the conversation it is of: what all kinds of agents in a worker have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from agent_eval_worker_errors import describe, last_lines
+from agent_eval_worker_protocol import encode, encode_model
+from agent_eval_worker_rate import Start
+
+Interval = tuple[float, float]
+MAX_INNER_BYTES = 16 << 20  # of a turn: what follows is not recorded
+MAX_SPANS = 500  # of a turn, in the order in which they ended
+SHORTEST_WAIT_S = 0.01
+
+
+class TurnSpan(NamedTuple):
+    """A model call, a tool call or a wait for a model's rate; times are monotonic seconds.
+
+    ``tokens`` are those sent and received, None where the model did not report them.
+    """
+
+    kind: str
+    name: str
+    start: float
+    end: float
+    tokens: tuple[int | None, int | None] = (None, None)
+
+
+def union_seconds(intervals: list[Interval]) -> float:
+    """Seconds covered by (start, end) pairs, overlap counted once."""
+    total, counted_to = 0.0, float("-inf")
+    for start, end in sorted(intervals):
+        if end > counted_to:
+            total += end - max(start, counted_to)
+            counted_to = end
+    return total
+
+
+class Turn:
+    """A turn being made: what its callbacks saw, and how much time is charged to it."""
+
+    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
+        self.task = task
+        self.started = time.monotonic()
+        self.charged = 0.0
+        self.timed_out_at: float | None = None
+        self.timed_out_doing = ""
+        self.answered = False
+        self.details: dict[str, dict[str, Any]] = {}
+        self.requests: dict[str, Any] = {}
+        self.spans: list[TurnSpan] = []
+        self.open_model: dict[str, list[Start]] = {}
+        self.open_tool: dict[int, tuple[float, str]] = {}
+        self.throttled = 0
+        self.waiting = 0
+        self.inner: list[bytes] = []
+        self.inner_bytes = 0
+
+    @contextlib.contextmanager
+    def wait(self) -> Iterator[None]:
+        """A wait for the model's rate: neither the model's time nor the turn's."""
+        self.waiting += 1
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            if (end := time.monotonic()) - start >= SHORTEST_WAIT_S:
+                self.spans.append(TurnSpan("wait", "", start, end))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done but waiting for the model's rate: such time is not charged."""
+        return self.waiting > 0 and not self.open_tool and not any(self.open_model.values())
+
+    def time_out(self, now: float) -> None:
+        """Cancel the turn. What it waits for is noted before: then it waits for nothing."""
+        self.timed_out_at, doing = now, self.doing()
+        self.timed_out_doing = f"under way: {doing}" if doing else ""
+        if self.task is not None:
+            self.task.cancel()
+
+    def durations(self) -> tuple[float, float]:
+        """Seconds (model, tool): a tool's time without the model calls made inside it."""
+        model = [(span.start, span.end) for span in self.spans if span.kind == "model"]
+        tool = [(span.start, span.end) for span in self.spans if span.kind == "tool"]
+        seconds = union_seconds(model)
+        return seconds, union_seconds(model + tool) - seconds
+
+    def timeline(self) -> list[list[Any]]:
+        """The spans as the frame has them: kind, name, start and duration in seconds of the turn, tokens in and out."""
+        return [
+            [span.kind, span.name, span.start - self.started, span.end - span.start, *span.tokens]
+            for span in self.spans[:MAX_SPANS]
+        ]
+
+    def doing(self) -> str:
+        """What is under way, for the message of a turn that took too long."""
+        now = time.monotonic()
+        if self.idle:
+            return "waiting to ask a model that answers 429"
+        tools = [f"tool `{name}` for {now - start:.1f} s" for start, name in self.open_tool.values()]
+        models = [f"the model of `{name}` for {now - s[-1].time:.1f} s" for name, s in self.open_model.items() if s]
+        return ", ".join(tools or models)
+
+    def model_asked(self, agent: str, request: Any, start: Start) -> None:
+        if agent not in self.details:
+            self.requests[agent] = request
+        self.open_model.setdefault(agent, []).append(start)
+
+    def model_answered(self, agent: str, response: Any) -> None:
+        """A model call ends; one of many chunks does not end it."""
+        # Read now, not before: later callbacks change the request on its way to the model.
+        request = self.requests.pop(agent, None)
+        if request is not None:
+            self.details[agent] = details_of(request)
+        if not response.partial:
+            self.model_ended(agent, _tokens(getattr(response, "usage_metadata", None)))
+
+    def model_ended(self, agent: str, tokens: tuple[int | None, int | None] = (None, None)) -> Start | None:
+        """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
+        start = starts.pop() if (starts := self.open_model.get(agent)) else None
+        if start is not None:
+            self.spans.append(TurnSpan("model", agent, start.time, time.monotonic(), tokens))
+        return start
+
+    def tool_called(self, context: Any, name: str) -> None:
+        self.open_tool[id(context)] = (time.monotonic(), name)
+
+    def inner_event(self, event: Any, within: str | None) -> None:
+        """An event of an agent that was called as a tool, in the call ``within``."""
+        if event.content is not None and not event.partial and self.inner_bytes <= MAX_INNER_BYTES:
+            fields = encode({"a": event.author, "w": within})[:-1]
+            self.inner.append(fields + b', "c": ' + encode_model(event.content) + b"}")
+            self.inner_bytes += len(self.inner[-1])
+
+    def tool_ended(self, context: Any) -> None:
+        if opened := self.open_tool.pop(id(context), None):
+            self.spans.append(TurnSpan("tool", opened[1], opened[0], time.monotonic()))
+
+
+class Conversation(ABC):
+    """One session, whose turns are made one at a time. ``runner``: ADK's, where it has one."""
+
+    runner: Any = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turn: Turn | None = None
+        self.on_event: Callable[[Any], None] | None = None
+
+    @abstractmethod
+    async def run_turn(self, turn: Turn, content: dict[str, Any]) -> bytes:
+        """The frame of a turn: its events and measurements. Whatever it raises is that turn's error."""
+
+    @abstractmethod
+    async def state(self) -> dict[str, Any]:
+        """The session's state."""
+
+    async def make_turn(self, content: dict[str, Any]) -> bytes | None:
+        """The frame of a turn, or of its error. None: the turn was given up and answered."""
+        self.turn = turn = Turn(asyncio.current_task())
+        try:
+            frame = await self.run_turn(turn, content)
+        except asyncio.CancelledError as error:
+            kind, message = "timeout", turn.timed_out_doing
+            if turn.timed_out_at is None:
+                kind, message = "died", "the turn was cancelled from inside the agent's process"
+            frame = self._error({"kind": kind, "message": message, "traceback": last_lines(error)})
+        except BaseException as error:  # noqa: BLE001 - whatever an agent raises is that case's error
+            frame = self._error(describe(error))
+        self.turn = None
+        return None if turn.answered else frame
+
+    def _error(self, error: dict[str, str]) -> bytes:
+        return encode({"ev": "turn", "s": self.name, "error": error})
+
+
+def details_of(request: Any) -> dict[str, Any]:
+    """Instructions and tool declarations of a model request, as JSON types."""
+    config = getattr(request, "config", None)
+    tools = [
+        tool.model_dump(mode="json", exclude_none=True)
+        if hasattr(tool, "model_dump")
+        else {"name": getattr(tool, "__name__", type(tool).__name__)}
+        for tool in getattr(config, "tools", None) or []
+    ]
+    return {"instructions": _text(getattr(config, "system_instruction", None)), "tools": tools}
+
+
+def _text(instruction: Any) -> str:
+    if instruction is None or isinstance(instruction, str):
+        return instruction or ""
+    parts = instruction if isinstance(instruction, (list, tuple)) else getattr(instruction, "parts", None)
+    if parts:
+        return "\n".join(filter(None, map(_text, parts)))
+    return getattr(instruction, "text", None) or ""
+
+
+def _tokens(usage: Any) -> tuple[int | None, int | None]:
+    counts = [getattr(usage, f"{name}_token_count", None) for name in ("prompt", "candidates")]
+    sent, received = (count if isinstance(count, int) else None for count in counts)
+    return sent, received
