@@ -5,7 +5,9 @@ MAKEFLAGS += --no-builtin-rules
 # Any Python 3.11 or newer that has venv; name another with `make PYTHON=…`.
 PYTHON ?= $(shell requirements/environment.sh find 3.11)
 PYTHON310 ?= $(shell requirements/environment.sh find 3.10 python3.10 $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3))
-PYTEST := .venv/bin/python -m pytest
+# More options for every run of pytest, as CI gives them.
+PYTEST_FLAGS ?=
+PYTEST = .venv/bin/python -m pytest $(PYTEST_FLAGS)
 # On two cores: many tests wait for processes, so others compute meanwhile.
 WORKERS ?= 4
 
