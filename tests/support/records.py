@@ -14,8 +14,9 @@ from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import definitions, record_of
 from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, Record, kept_digest, kept_key, kept_name
-from agent_eval_action.results.run_result import CaseKey, RunResult
+from agent_eval_action.results.run_result import RunResult
 from support.repositories import environ, repository
 from support.results import run, simple
 

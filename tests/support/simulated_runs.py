@@ -14,6 +14,7 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.gate.next_step import Run, RunControl, Stop
 from agent_eval_action.llm.budget import Meter
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.evalset import Content, EvalCase, Invocation, Part
 from agent_eval_action.results.history import History
 from agent_eval_action.results.run_result import (
@@ -21,7 +22,6 @@ from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     Base,
-    CaseKey,
     Conditions,
     CriterionScore,
     Durations,

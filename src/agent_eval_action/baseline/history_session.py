@@ -18,10 +18,10 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit, Repository
-from agent_eval_action.results.base import StoreKind
+from agent_eval_action.results.base import CaseKey, StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Quarantine
-from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
+from agent_eval_action.results.run_result import RunResult, RunStatus
 
 _RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANUAL})
 
@@ -55,11 +55,7 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
     Leaving those out too would let only lucky scores into the history. What a quarantine excuses is left out as well:
     after it, the case is compared with what main had before.
     """
-    return tuple(
-        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion)
-        for pair in decision.pairs
-        if pair.confirmed or pair.quarantined
-    )
+    return tuple((pair.key, pair.criterion) for pair in decision.pairs if pair.confirmed or pair.quarantined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.case_matching import (
     CaseIdentity,
     CaseMatches,
@@ -34,7 +35,7 @@ from agent_eval_action.results.history import (
     rounded,
 )
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.results.run_result import CaseKey, collector_paused
+from agent_eval_action.results.run_result import collector_paused
 
 _SHOWN: Final = 3
 

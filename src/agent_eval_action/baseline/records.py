@@ -13,7 +13,7 @@ from typing import Any, Final
 from agent_eval_action.baseline.record_text import shrink_to_limit
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.git.repository import Commit
-from agent_eval_action.results.base import text_digest
+from agent_eval_action.results.base import CaseKey, text_digest
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import TurnBrief, Unit
 from agent_eval_action.results.history import (
@@ -36,7 +36,6 @@ from agent_eval_action.results.history import (
 from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, modal_trajectory
 from agent_eval_action.results.run_result import (
     AttemptSummary,
-    CaseKey,
     CaseResult,
     Conditions,
     CriterionInfo,

@@ -10,9 +10,9 @@ from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import Settings
-from agent_eval_action.results.base import StoreKind
+from agent_eval_action.results.base import CaseKey, StoreKind
 from agent_eval_action.results.history import Accepted, Record
-from agent_eval_action.results.run_result import CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
+from agent_eval_action.results.run_result import CaseResult, ErrorKind, RunResult, RunStatus
 
 _NOT_OF_CODE: Final = frozenset(
     {ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED}

@@ -22,6 +22,7 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.evalset import (
     Content,
     EvalCase,
@@ -32,7 +33,7 @@ from agent_eval_action.results.evalset import (
     SessionInput,
 )
 from agent_eval_action.results.redaction import Redaction
-from agent_eval_action.results.run_result import Attempt, AttemptError, CaseKey
+from agent_eval_action.results.run_result import Attempt, AttemptError
 from agent_eval_action.results.transcripts import (
     ATTEMPTS,
     BLOB_PREFIX,

@@ -52,10 +52,11 @@ from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.verdict import next_steps
 from agent_eval_action.reports.view import NOT_GREEN, CaseView, Group
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import PairChange
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import Quarantine
-from agent_eval_action.results.run_result import Attempt, CaseKey, RunResult
+from agent_eval_action.results.run_result import Attempt, RunResult
 from agent_eval_action.results.trajectory import format_call
 from agent_eval_action.run.plan import planned_digest
 

@@ -151,7 +151,7 @@ def find_inconsistency(result: RunResult, decision: Decision) -> str:
         return f"the verdict is {decision.outcome.value}, its findings say {' or '.join(sorted(allowed))}"
     measured = {(*pair.key, pair.info.name): pair for pair in measured_pairs(result)}
     for change in decision.pairs:
-        if not _agrees(change, measured.get((change.agent, change.eval_set, change.case, change.criterion))):
+        if not _agrees(change, measured.get((*change.key, change.criterion))):
             return "a score in the verdict is not the one that was measured"
     if any(change.blocking for change in decision.pairs) and "blocks" not in severities:
         return "a score blocks, and no finding says so"

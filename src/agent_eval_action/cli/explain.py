@@ -25,10 +25,11 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.differences import first_difference
 from agent_eval_action.reports.verdict import next_steps, quoted_case
 from agent_eval_action.reports.view import CaseView
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import PairChange
 from agent_eval_action.results.history import Accepted, History, Quarantine, kept_key, kept_name
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.results.run_result import CaseKey, CriterionInfo
+from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 _NAMES_SHOWN: Final = 8
@@ -172,7 +173,7 @@ def _explanation(  # noqa: PLR0917 - the sources of what is explained
     kept, names = kept_key(key), [kept_name(info.name) for info in planned.infos]
     entries = [entry for entry in session.entries if any(entry.covers(kept, name) for name in names)]
     held = next((entry for entry in entries if isinstance(entry, Quarantine)), None)
-    runs = {(known.agent, known.eval_set, known.case): known.outcomes for known in history.main_cases}
+    runs = {known.key: known.outcomes for known in history.main_cases}
     outcomes = runs.get(kept, "")
     criteria = tuple(_criterion(info, key, history, view, report) for info in planned.infos)
     offered = ["run"]

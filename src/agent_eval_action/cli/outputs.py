@@ -33,8 +33,9 @@ from agent_eval_action.reports.base import scores_only, write_text
 from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
 from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, passes, with_threshold
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision
-from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus, ScoreStatus
+from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
 
 _SHOWN: Final = 10

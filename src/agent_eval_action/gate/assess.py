@@ -25,8 +25,8 @@ from agent_eval_action.gate.pairs import (
     mean,
     merged,
 )
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.results.run_result import CaseKey
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
 STABLE_REPEATS: Final = 30

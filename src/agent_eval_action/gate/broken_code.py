@@ -13,7 +13,8 @@ from typing import Final
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.next_step import RunControl
 from agent_eval_action.gate.pairs import GateRules
-from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, ErrorKind, RunResult
+from agent_eval_action.results.base import CaseKey
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
 NOT_STARTED: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})

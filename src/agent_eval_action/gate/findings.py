@@ -11,6 +11,7 @@ from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, S
 from agent_eval_action.gate.broken_code import BrokenCase
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
 from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats, mean
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
     NAMED,
@@ -28,7 +29,6 @@ from agent_eval_action.results.history import ScoreCount, Trajectory, Trajectory
 from agent_eval_action.results.pair_scores import modal_trajectory
 from agent_eval_action.results.run_result import (
     AttemptSummary,
-    CaseKey,
     CaseResult,
     ErrorKind,
     RunResult,

@@ -21,10 +21,11 @@ from agent_eval_action.gate.pairs import (
     mean,
     mean_of,
 )
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import CriterionChange
 from agent_eval_action.results.findings import Finding, Severity
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.results.run_result import CaseKey, Goal
+from agent_eval_action.results.run_result import Goal
 from agent_eval_action.stats import (
     Interval,
     Stratum,

@@ -19,9 +19,9 @@ from agent_eval_action.gate.assess import (
     assess,
 )
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats, mean
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import weighted_mean
 from agent_eval_action.results.pair_scores import exact_mean, meets
-from agent_eval_action.results.run_result import CaseKey
 
 FIRST_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""

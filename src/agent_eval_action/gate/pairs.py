@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import EXTRA_RUNS, EXTRA_RUNS_PER_CASE, Policy
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
 from agent_eval_action.results.findings import Subject
@@ -28,7 +29,6 @@ from agent_eval_action.results.history import (
 from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, score_stat, shared_stat, unbilled
 from agent_eval_action.results.run_result import (
     AttemptSummary,
-    CaseKey,
     CriterionInfo,
     Goal,
     RunResult,

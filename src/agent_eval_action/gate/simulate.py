@@ -15,8 +15,9 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.next_step import RunControl, Stop, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair, is_binary
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
-from agent_eval_action.results.run_result import CaseKey, Goal
+from agent_eval_action.results.run_result import Goal
 
 if TYPE_CHECKING:
     import numpy as np

@@ -38,6 +38,7 @@ from agent_eval_action.gate.pairs import (
     Incomparable,
     Pair,
 )
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import BaselineTrajectory, ChangeKind, Decision, PairChange, TurnBrief, Verdict
 from agent_eval_action.results.findings import (
     NAMED,
@@ -54,7 +55,7 @@ from agent_eval_action.results.findings import (
 )
 from agent_eval_action.results.history import History, Quarantine, Record, kept_digest, kept_key
 from agent_eval_action.results.pair_scores import score_stat
-from agent_eval_action.results.run_result import CaseKey, RunResult, collector_paused
+from agent_eval_action.results.run_result import RunResult, collector_paused
 
 _SEVERITIES: Final[tuple[Severity, ...]] = ("blocks", "inconclusive", "advisory", "note")
 _FELL: Final = frozenset({ChangeKind.WORSE, ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING})
@@ -102,7 +103,7 @@ def decide(
         excused=outcome is Verdict.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(left_out),
         findings=tuple(findings),
         criteria=tuple(criterion.row(by_criterion[criterion.name]) for criterion in criteria),
-        pairs=tuple(sorted(pairs, key=lambda pair: (pair.agent, pair.eval_set, pair.case, pair.criterion))),
+        pairs=tuple(sorted(pairs, key=lambda pair: (*pair.key, pair.criterion))),
         baseline=comparison.baseline,
         store=comparison.history.store,
         accept=policy.accept,

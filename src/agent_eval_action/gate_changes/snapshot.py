@@ -26,12 +26,12 @@ from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.git.base_commit import Event
 from agent_eval_action.git.repository import Repository, export_tree
-from agent_eval_action.results.base import text_digest
+from agent_eval_action.results.base import CaseKey, text_digest
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import Rubric
 from agent_eval_action.results.history import Accepted, Record
-from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
+from agent_eval_action.results.run_result import CriterionInfo, RunResult
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
 from agent_eval_action.run.collector import excerpt_call
 from agent_eval_action.run.loader import Loader

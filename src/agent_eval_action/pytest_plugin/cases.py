@@ -23,9 +23,9 @@ from agent_eval_action.reports.differences import error_text, failure_text
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.verdict import quoted_case
 from agent_eval_action.reports.view import CaseView
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.evalset import EvalCase
-from agent_eval_action.results.run_result import CaseKey
 from agent_eval_action.run.listing import tags_of
 from agent_eval_action.run.plan import PlannedSet
 

@@ -115,7 +115,7 @@ def scores_only(report: ReportInput) -> ReportInput:
 
 def state_of(decision: Decision) -> str:
     """The outcome and what it rests on: equal where a comment of one run holds for another."""
-    pairs = {(pair.agent, pair.eval_set, pair.case, pair.criterion) for pair in decision.pairs if pair.blocking}
+    pairs = {(*pair.key, pair.criterion) for pair in decision.pairs if pair.blocking}
     deciding = [one for one in (*decision.findings, *decision.weakenings) if one.severity != "advisory"]
     found = {(one.severity, *(name or "" for _, name in one.subject)) for one in deciding}
     what = json.dumps([sorted(pairs), sorted(found), len(decision.weakenings)])

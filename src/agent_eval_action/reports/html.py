@@ -25,6 +25,7 @@ from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import Messages, main_event, run_findings
 from agent_eval_action.reports.verdict import advice, heading, next_steps, rerun_commands, select_case, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import (
     ChangeKind,
     CriterionChange,
@@ -40,7 +41,6 @@ from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptKey,
     AttemptSummary,
-    CaseKey,
     CastVote,
     CriterionScore,
     RunResult,
@@ -114,7 +114,7 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
         for at, cause in enumerate(report.causes)
         for view, difference in zip(cause.cases, cause.differences, strict=True)
     }
-    past = {(one.agent, one.eval_set, one.case): one.outcomes for one in report.decision.main_cases}
+    past = {one.key: one.outcomes for one in report.decision.main_cases}
     yield '{"frame":'
     yield (text := _json(_page_frame(report, cases)))
     room = budget - len(text)

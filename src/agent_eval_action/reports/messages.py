@@ -46,7 +46,7 @@ class Messages:
     @classmethod
     def for_decision(cls, decision: Decision) -> Messages:
         """The sentences of a decision, naming agent and eval set where the case's name does not tell cases apart."""
-        times = Counter(case for _, _, case in {(pair.agent, pair.eval_set, pair.case) for pair in decision.pairs})
+        times = Counter(key.case for key in {pair.key for pair in decision.pairs})
         return cls(frozenset(case for case, seen in times.items() if seen > 1))
 
     def sentence(self, finding: Finding) -> Prose:

@@ -248,12 +248,11 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
 
 def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
     """Commands that name every pair; () where names cannot be typed or there are too many to be read."""
-    cases = {(pair.agent, pair.eval_set, pair.case) for pair in worse}
-    times = Counter(case for _, _, case in cases)
+    times = Counter(key.case for key in {pair.key for pair in worse})
     groups: dict[tuple[str, ...], list[str]] = {}
     for pair in worse:
         where = ("--agent", pair.agent, "--eval-set", pair.eval_set) if times[pair.case] > 1 else ()
-        if any(clean(name) != name for name in (pair.agent, pair.eval_set, pair.case, pair.criterion)):
+        if any(clean(name) != name for name in (*pair.key, pair.criterion)):
             return ()
         groups.setdefault((*where, "--criterion", pair.criterion), []).append(pair.case)
     commands = []
@@ -268,7 +267,7 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
     owners = {(one.agent, one.eval_set): one for one in result.sets}
     missed = [pair for pair in decision.pairs if pair.misses_threshold and (pair.agent, pair.eval_set) in owners]
     if missed:
-        cases = len({(pair.agent, pair.eval_set, pair.case) for pair in missed})
+        cases = len({pair.key for pair in missed})
         blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
         # each place is looked for among all cases, so only for the pairs that are shown
         places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]

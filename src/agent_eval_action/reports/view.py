@@ -12,6 +12,7 @@ from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import (
     BaselineTrajectory,
     ChangeKind,
@@ -24,7 +25,6 @@ from agent_eval_action.results.findings import Subject
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
     AttemptSummary,
-    CaseKey,
     CaseResult,
     CriterionScore,
     ModelUse,
@@ -174,15 +174,13 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
     """Every case of the run in its stable order, then the removed ones."""
     pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
     for pair in decision.pairs:
-        pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
-    main = {CaseKey(one.agent, one.eval_set, one.case): one for one in decision.baseline_trajectories}
+        pairs[pair.key].append(pair)
+    main = {one.key: one for one in decision.baseline_trajectories}
     failed = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
     undecided = frozenset(finding.subject for finding in decision.findings if finding.severity == "inconclusive")
     keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
     agents = len({agent for agent, _ in keys})
-    run = [
-        (CaseKey(owner.agent, owner.eval_set, case.case), case, owner) for owner in result.sets for case in owner.cases
-    ]
+    run = [(key, case, owner) for owner in result.sets for key, case in owner.keyed_cases()]
     gone = [(key, None, None) for key in sorted(pairs.keys() - {key for key, _, _ in run})]
     for key, case, owner in [*run, *gone]:
         mine = pairs.get(key, [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -69,6 +69,29 @@ class LenientModel(AdkModel):
     """What another tool wrote and may add to: unknown fields are left out."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+class CaseKey(NamedTuple):
+    """Names a case in every output. Sorting by it is the stable order of every output."""
+
+    agent: str
+    eval_set: str
+    case: str
+
+    def __str__(self) -> str:
+        return " / ".join(self)
+
+
+class OfCase(Frozen):
+    """Base of what is kept of a case."""
+
+    agent: str
+    eval_set: str
+    case: str
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(self.agent, self.eval_set, self.case)
 
 
 def text_digest(text: str) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, NamedTuple, TypeVar
 
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import CaseRecord, OmittedPair, Record, kept_digest, kept_key
-from agent_eval_action.results.run_result import CaseKey, RunResult
+from agent_eval_action.results.run_result import RunResult
 
 _Named = TypeVar("_Named", CaseRecord, OmittedPair)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agent_eval_action.results.base import Frozen, StoreKind
+from agent_eval_action.results.base import Frozen, OfCase, StoreKind
 from agent_eval_action.results.findings import Finding, Reason, Subject
 
 
@@ -69,7 +69,7 @@ class Stat(Frozen):
     high: float
 
 
-class PairChange(Frozen):
+class PairChange(OfCase):
     """A pair, then and now. ``reason`` describes the outcome; None where there is nothing to report.
 
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
@@ -79,9 +79,6 @@ class PairChange(Frozen):
     accept.yaml sets it aside, so that it decides nothing.
     """
 
-    agent: str
-    eval_set: str
-    case: str
     criterion: str
     goal: Literal["maximize", "minimize"] = "maximize"
     unit: Unit = "score"
@@ -155,16 +152,13 @@ class BaselineInfo(Frozen):
     repeats: int | None = None
 
 
-class BaselineTrajectory(Frozen):
+class BaselineTrajectory(OfCase):
     """What the baseline's agent did in a case (its modal attempt), for the reports to set beside this run's.
 
     Kept for the cases that a report goes into: regressed, failing, errored, changed, removed. ``seen`` of ``attempts``
     made these calls, where that is known.
     """
 
-    agent: str
-    eval_set: str
-    case: str
     turns: tuple[TurnBrief, ...] = ()
     seen: int | None = None
     attempts: int | None = None
@@ -200,12 +194,9 @@ class MainRun(Frozen):
     events: tuple[MainEvent, ...] = ()
 
 
-class MainCase(Frozen):
+class MainCase(OfCase):
     """A case over main's runs: a letter each, p(assed), f(ailed), m(ixed) or - for a run that does not have it."""
 
-    agent: str
-    eval_set: str
-    case: str
     outcomes: str
 
 

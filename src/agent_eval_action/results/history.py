@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from agent_eval_action.results.base import Frozen, StoreKind, json_digest, text_digest
+from agent_eval_action.results.base import CaseKey, Frozen, OfCase, StoreKind, json_digest, text_digest
 from agent_eval_action.results.decision import CallBrief, MainCase, MainRun
-from agent_eval_action.results.run_result import CaseKey, Goal, OfCase, RunResult
+from agent_eval_action.results.run_result import Goal, RunResult
 
 RECORD_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Stat
 from agent_eval_action.results.history import Calls, Trajectory, trajectory_digest, weighted_mean
-from agent_eval_action.results.run_result import (
-    AttemptSummary,
-    CaseKey,
-    CaseResult,
-    CriterionInfo,
-    Goal,
-    RunResult,
-    ScoreStatus,
-)
+from agent_eval_action.results.run_result import AttemptSummary, CaseResult, CriterionInfo, Goal, RunResult, ScoreStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.base import CaseKey, Frozen, OfCase
 from agent_eval_action.results.decision import Decision, TurnBrief, Unit
 from agent_eval_action.results.evalset import Invocation
 
@@ -124,17 +124,6 @@ EndReason = Literal["", "stop_signal", "turn_limit"]
 
 ArmName = Literal["head", "base"]
 """Whose agent made an attempt: this change's, or that of the commit it is merged onto."""
-
-
-class CaseKey(NamedTuple):
-    """Names a case in every output. Sorting by it is the stable order of every output."""
-
-    agent: str
-    eval_set: str
-    case: str
-
-    def __str__(self) -> str:
-        return " / ".join(self)
 
 
 class ErrorKind(enum.StrEnum):
@@ -495,18 +484,6 @@ class Base(Frozen):
     unavailable_agents: dict[str, str] = Field(default_factory=dict)
     lacking: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-
-
-class OfCase(Frozen):
-    """Base of what is kept of a case."""
-
-    agent: str
-    eval_set: str
-    case: str
-
-    @property
-    def key(self) -> CaseKey:
-        return CaseKey(self.agent, self.eval_set, self.case)
 
 
 class ShardCase(OfCase):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.results.base import json_digest, text_digest
+from agent_eval_action.results.base import CaseKey, json_digest, text_digest
 from agent_eval_action.results.decision import CallBrief, TurnBrief
 from agent_eval_action.results.evalset import FunctionCall, Invocation
 from agent_eval_action.results.run_result import (
@@ -20,7 +20,6 @@ from agent_eval_action.results.run_result import (
     Attempt,
     AttemptError,
     AttemptSummary,
-    CaseKey,
     CaseResult,
     ErrorKind,
     RunResult,

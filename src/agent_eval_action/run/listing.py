@@ -10,10 +10,10 @@ from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.models import Settings
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.base import CaseKey, Frozen
 from agent_eval_action.results.evalset import DatasetCase, EvalCase
 from agent_eval_action.results.history import kept_key
-from agent_eval_action.results.run_result import CaseKey, CriterionInfo, Goal
+from agent_eval_action.results.run_result import CriterionInfo, Goal
 from agent_eval_action.run.models import estimate_plan
 from agent_eval_action.run.plan import Plan, PlannedSet
 from agent_eval_action.run.shards import CaseSeconds, expected_seconds

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, Run, RunControl, Step, Stop
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptError,
     Base,
-    CaseKey,
     Conditions,
     ErrorKind,
     Phase,

@@ -12,10 +12,10 @@ from agent_eval_action.baseline.records import definition
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.formats import case_digest
-from agent_eval_action.results.base import json_digest, text_digest
+from agent_eval_action.results.base import CaseKey, json_digest, text_digest
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import kept_digest, kept_key, kept_name
-from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose, ScoreStatus
+from agent_eval_action.results.run_result import ArmName, AttemptKey, CriterionInfo, Purpose, ScoreStatus
 
 
 def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:

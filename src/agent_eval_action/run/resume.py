@@ -19,15 +19,8 @@ from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, open_file, real_path, relative
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
-from agent_eval_action.results.base import json_digest
-from agent_eval_action.results.run_result import (
-    AgentConditions,
-    Attempt,
-    AttemptError,
-    AttemptKey,
-    CaseKey,
-    Provenance,
-)
+from agent_eval_action.results.base import CaseKey, json_digest
+from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, AttemptKey, Provenance
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_line, read_lines
 from agent_eval_action.run.plan import Plan
 

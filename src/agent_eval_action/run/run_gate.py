@@ -13,9 +13,10 @@ from agent_eval_action.gate import Comparison, compare, decide
 from agent_eval_action.gate.broken_code import broken_code, next_check
 from agent_eval_action.gate.next_step import RunControl, Step, Stop, describe_step, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
-from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
+from agent_eval_action.results.run_result import AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.run.models import NOT_MEASURED
 
 _MEASURED_BASE: Final = "the base commit, run beside"

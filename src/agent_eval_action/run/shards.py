@@ -18,7 +18,7 @@ from agent_eval_action.config.types import MOST_SHARDS, ShardOption
 from agent_eval_action.errors import UsageError
 from agent_eval_action.gate.next_step import Attempts, RerunSuite, RerunSuspects, Run, RunControl, Step, Stop
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.results.base import Frozen, json_digest
+from agent_eval_action.results.base import CaseKey, Frozen, json_digest
 from agent_eval_action.results.findings import NAMED
 from agent_eval_action.results.history import Record, kept_key
 from agent_eval_action.results.run_result import (
@@ -26,7 +26,6 @@ from agent_eval_action.results.run_result import (
     ArmName,
     AttemptError,
     Base,
-    CaseKey,
     Conditions,
     ErrorKind,
     Merge,

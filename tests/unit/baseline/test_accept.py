@@ -10,8 +10,8 @@ import pytest
 from agent_eval_action.baseline.accepted import KnownNames, append, parse, pending, read, unknown
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.errors import ConfigError
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import Accepted, Quarantine
-from agent_eval_action.results.run_result import CaseKey
 from support.results import run, simple
 
 TEXT = """\

@@ -11,8 +11,9 @@ from agent_eval_action.baseline.pooling import age_note, pool
 from agent_eval_action.baseline.record_text import baseline_text, parse_record, record_bytes
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.git.repository import Commit
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import Accepted, Record
-from agent_eval_action.results.run_result import AgentConditions, CaseKey, Durations, Usage
+from agent_eval_action.results.run_result import AgentConditions, Durations, Usage
 from support.records import suite_of
 from support.results import QUALITY, attempt, broken, case, info, run, simple
 

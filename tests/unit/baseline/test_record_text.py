@@ -9,8 +9,8 @@ import pytest
 from agent_eval_action.baseline.record_text import commit_in, file_name, is_file_name, parse_record, record_bytes
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.git.repository import Commit
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import Accepted
-from agent_eval_action.results.run_result import CaseKey
 from support.results import QUALITY, attempt, calls, case, run, simple
 
 SHA = "c0ffee" + "0" * 34

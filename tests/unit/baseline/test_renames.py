@@ -13,9 +13,10 @@ from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.git.repository import Commit
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind, Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Record
-from agent_eval_action.results.run_result import AgentConditions, CaseKey, CaseResult, RunResult
+from agent_eval_action.results.run_result import AgentConditions, CaseResult, RunResult
 from support.records import suite_of
 from support.results import QUALITY, attempt, case, eval_set, run, run_of, simple
 
@@ -77,10 +78,7 @@ def verdict(history: History, now: RunResult) -> Decision:
 
 def by_digest(decision: Decision, called: Names) -> dict[int, tuple[object, ...]]:
     numbers = {key: number for number, key in called.items()}
-    return {
-        numbers[CaseKey(pair.agent, pair.eval_set, pair.case)]: (pair.kind, pair.change, pair.blocking, pair.baseline)
-        for pair in decision.pairs
-    }
+    return {numbers[pair.key]: (pair.kind, pair.change, pair.blocking, pair.baseline) for pair in decision.pairs}
 
 
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=3).map(tuple)

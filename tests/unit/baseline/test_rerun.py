@@ -7,8 +7,9 @@ import pytest
 from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, without_control
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.run_result import Base, CaseKey, ErrorKind, RunResult, Totals
+from agent_eval_action.results.run_result import Base, ErrorKind, RunResult, Totals
 from support.messages import headline, sentence
 from support.records import stored
 from support.results import QUALITY, attempt, broken, case, run

@@ -11,8 +11,9 @@ import pytest
 from agent_eval_action.baseline.history_session import regressed, why_not_recorded
 from agent_eval_action.ci import detect
 from agent_eval_action.git.base_commit import Event, EventKind
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
-from agent_eval_action.results.run_result import CaseKey, RunStatus
+from agent_eval_action.results.run_result import RunStatus
 from support.results import run, simple
 
 HEAD, OTHER = "a" * 40, "b" * 40

@@ -145,7 +145,7 @@ def test_the_verdict_follows_from_its_findings_and_a_blocking_pair_from_a_findin
     }
     assert headline(decision)
     assert all(map(sentence, decision.findings))
-    keys = [(pair.agent, pair.eval_set, pair.case, pair.criterion) for pair in decision.pairs]
+    keys = [(*pair.key, pair.criterion) for pair in decision.pairs]
     assert keys == sorted(keys)
     for one, other in itertools.pairwise(decision.findings):
         assert ["blocks", "inconclusive", "advisory"].index(one.severity) <= (

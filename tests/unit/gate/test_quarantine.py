@@ -14,10 +14,11 @@ from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.history import Quarantine
-from agent_eval_action.results.run_result import CaseKey, ErrorKind
+from agent_eval_action.results.run_result import ErrorKind
 from support.messages import notes, states
 from support.records import stored
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
@@ -107,7 +108,7 @@ def test_a_case_worse_than_main_is_neither_accepted_nor_recorded():
     assert worse_pairs(decision) == ()
     record = record_of(after, regressed=regressed(decision))
     assert [kept.case for kept in record.cases if kept.criteria] == ["b"]
-    assert CaseKey("bot", "set", "a") in {CaseKey(one.agent, one.eval_set, one.case) for one in record.withheld}
+    assert CaseKey("bot", "set", "a") in {one.key for one in record.withheld}
 
 
 def test_the_same_name_elsewhere_counts():

@@ -9,9 +9,10 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.findings import FindingCode as C
-from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
+from agent_eval_action.results.run_result import AttemptSummary, Base, CaseResult, RunStatus, Totals, Usage
 from support.messages import headline, pair_sentence, states
 from support.records import stored
 from support.results import QUALITY, attempt, case, run, simple

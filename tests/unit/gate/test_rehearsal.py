@@ -6,8 +6,8 @@ import pytest
 
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate.simulate import Backtest, backtest_policy
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, PairHistory, ScoreCount
-from agent_eval_action.results.run_result import CaseKey
 
 
 def history(*pairs: tuple[ScoreCount, ...], criterion: str = "quality") -> History:

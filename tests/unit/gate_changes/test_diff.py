@@ -14,10 +14,11 @@ from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, TurnSnapshot, sets_of_result
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import CallBrief, Verdict
 from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.history import Accepted
-from agent_eval_action.results.run_result import CaseKey, CriterionInfo
+from agent_eval_action.results.run_result import CriterionInfo
 from support.messages import sentence, states
 from support.records import stored
 from support.results import attempt, case, eval_set, info, run_of

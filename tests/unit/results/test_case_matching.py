@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.case_matching import CaseIdentity, match_cases
-from agent_eval_action.results.run_result import CaseKey
 
 
 def suite(*lines: str) -> list[CaseIdentity]:

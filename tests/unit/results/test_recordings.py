@@ -11,6 +11,7 @@ import pytest
 
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.reports.html import RecordedDetails
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.evalset import (
     Content,
     FunctionCall,
@@ -23,7 +24,7 @@ from agent_eval_action.results.evalset import (
     Part,
     Span,
 )
-from agent_eval_action.results.run_result import Attempt, AttemptKey, AttemptSummary, CaseKey
+from agent_eval_action.results.run_result import Attempt, AttemptKey, AttemptSummary
 from agent_eval_action.results.transcripts import ATTEMPTS, BLOB_BYTES, Recordings, TranscriptWriter, tool_results
 
 BIG = bytes(range(256)) * (BLOB_BYTES // 256 + 1)

@@ -15,11 +15,11 @@ from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Step, Stop
 from agent_eval_action.llm.budget import Meter, SpendingLimits
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptError,
     Base,
-    CaseKey,
     ErrorKind,
     Provenance,
     RunResult,

@@ -9,11 +9,11 @@ import pytest
 
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.reports.messages import Messages
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
-    CaseKey,
     ErrorKind,
     RunResult,
     RunStatus,

@@ -8,7 +8,8 @@ from agent_eval_action.cli.progress import PlainDisplay
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, describe_step
 from agent_eval_action.gate.pairs import GateState, Pair
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
+from agent_eval_action.results.base import CaseKey
+from agent_eval_action.results.run_result import Attempt, CriterionScore, Purpose, ScoreStatus, Totals
 from agent_eval_action.run.events import AttemptFinished, AttemptStarted, RerunsPlanned, RunPlanned, SuiteRead
 
 

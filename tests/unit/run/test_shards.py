@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from agent_eval_action.config.models import LlmOptions, Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.errors import UsageError
-from agent_eval_action.results.run_result import CaseKey, Provenance
+from agent_eval_action.results.base import CaseKey
+from agent_eval_action.results.run_result import Provenance
 from agent_eval_action.run.shards import (
     CaseSeconds,
     ShardPart,
