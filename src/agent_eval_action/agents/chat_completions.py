@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -77,6 +77,8 @@ class ChatAgent:
 
 class ChatSession(HttpSession):
     """One conversation: what was said so far, which is sent with each message."""
+
+    tells_all: ClassVar[bool] = False
 
     def __init__(self, connection: ServerConnection, server: AgentServer, model: str, request: SessionRequest) -> None:
         super().__init__(connection, server)

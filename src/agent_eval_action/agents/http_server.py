@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from functools import cache, partial
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -415,7 +415,12 @@ class AgentServer:
 
 
 class HttpSession(ABC):
-    """An ``AgentSession`` whose turns are requests to a server: it bounds their time and makes their errors values."""
+    """An ``AgentSession`` whose turns are requests to a server: it bounds their time and makes their errors values.
+
+    ``tells_all``: an answer of the server has all events of its turn.
+    """
+
+    tells_all: ClassVar[bool] = True
 
     def __init__(self, connection: ServerConnection, server: AgentServer) -> None:
         self.address = shown_address(connection.url)
@@ -496,7 +501,9 @@ class HttpSession(ABC):
         turn = turn.model_copy(update=update)
         if stolen := await self.connection.disowned():
             return stolen.model_copy(update={"turn": number})
-        return TurnDone(await self.server.traces.add(turn, trace) if trace else turn, self.transport.throttled)
+        if trace:
+            turn = await self.server.traces.add(turn, trace, tells_all=self.tells_all)
+        return TurnDone(turn, self.transport.throttled)
 
     async def _exchange_in_time(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
         """Make the turn. Raises TimeoutError where it takes too long."""

@@ -8,6 +8,7 @@ from typing import Final
 from agent_eval_action.agents.base import DriverContext
 from agent_eval_action.llm.client import quoted
 from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.telemetry.otlp import Telemetry
 from agent_eval_action.telemetry.receiver import TraceReceiver, TurnTrace
 from agent_eval_action.telemetry.trajectory import Trajectory
 
@@ -46,25 +47,27 @@ class TurnTraces:
         """Open the trace of a turn; None where nothing is received."""
         return self._receiver.begin_turn(conversation, source) if self._receiver else None
 
-    async def add(self, turn: Invocation, trace: TurnTrace) -> Invocation:
-        """Return the turn with what its spans say beyond the answer. What cannot be read changes nothing."""
-        has_events = any(event.usage_metadata for event in turn.events) or bool(turn.tool_calls())
-        telemetry = await trace.finish(_TIMES_S if has_events else _ALL_S)
-        if telemetry.is_ambiguous:
-            self.warn(
-                "its spans cannot be told apart by turn, and are left out: take the `traceparent` of each turn over "
-                "(a propagator of OpenTelemetry does), or set `concurrency: 1`"
-            )
-        if telemetry.dropped:
-            self.warn(f"a turn has {telemetry.dropped:,} spans more than are read: its tool calls are not all seen")
+    async def add(self, turn: Invocation, trace: TurnTrace, *, tells_all: bool) -> Invocation:
+        """Return the turn with what its spans say beyond the answer, or with why they say nothing.
+
+        ``tells_all``: an answer with usage has all events of the turn, those of its tool calls included.
+        """
+        has_calls = bool(turn.tool_calls()) or (tells_all and any(event.usage_metadata for event in turn.events))
+        telemetry = await trace.finish(_TIMES_S if has_calls else _ALL_S)
+        unseen = _unread(telemetry)
+        if unseen:
+            self.warn(unseen)
+        if unseen and not has_calls:
+            turn = turn.model_copy(update={"unseen": unseen})
         if not telemetry.spans:
             return turn
         try:
             # In a thread, since spans may be many, and every session of the run waits on this loop.
             traced = await asyncio.to_thread(lambda: Trajectory(telemetry.whole_spans()).added_to(turn))
         except (TypeError, ValueError, RecursionError) as error:
-            self.warn(f"spans cannot be read: {type(error).__name__}")
-            return turn
+            unseen = f"its spans cannot be read: {type(error).__name__}"
+            self.warn(unseen)
+            return turn if has_calls else turn.model_copy(update={"unseen": unseen})
         if traced.uncaptured:
             self.warn(traced.uncaptured)
         return traced
@@ -80,3 +83,17 @@ class TurnTraces:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             await receiver.stop()
+
+
+def _unread(telemetry: Telemetry) -> str:
+    """Return why spans of a turn may be missing; "" where all are there."""
+    if telemetry.is_ambiguous:
+        return (
+            "its spans cannot be told apart by turn, and are left out: take the `traceparent` of each turn over "
+            "(a propagator of OpenTelemetry does), or set `concurrency: 1`"
+        )
+    if telemetry.dropped:
+        return f"a turn has {telemetry.dropped:,} spans more than are read: its tool calls are not all seen"
+    if telemetry.refused:
+        return f"spans were sent that cannot be read, so its tool calls are not all seen: {telemetry.refused}"
+    return ""

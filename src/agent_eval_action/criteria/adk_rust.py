@@ -60,6 +60,7 @@ class ToolTrajectoryScore(WorstTurnCriterion):
     """The share of calls that match: matched calls by the longer of both lists, 1 where both are empty."""
 
     name: ClassVar[str] = "tool_trajectory_score"
+    by_events: ClassVar[bool] = True
     needs_reference: ClassVar[bool] = True
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"strict_order": becomes(False), "strict_args": becomes(False)}
 
@@ -304,6 +305,7 @@ class HallucinationScore(GradedCriterion):
     """Whether the answer makes nothing up, by what the user said and, where there is one, the reference."""
 
     name: ClassVar[str] = "hallucination_score"
+    by_events: ClassVar[bool] = True
     prompt_names: ClassVar[tuple[str, ...]] = ("hallucination",)
 
     def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:

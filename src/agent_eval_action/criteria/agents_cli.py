@@ -200,6 +200,8 @@ def _compute(name: str, reference: str, answer: str) -> float:
 class ManagedMetric(VertexCriterion, EvalMetric):
     """A metric of Vertex AI's evaluation service by its name, in its newest version where none is named."""
 
+    by_events: ClassVar[bool] = True
+
     rubric_group_key: str = ""
 
     def models(self) -> tuple[str, ...]:

@@ -137,10 +137,15 @@ class Sample:
     repeat: int = 0
     context: ScoringContext = field(default_factory=ScoringContext)
 
-    def unmeasurable(self) -> str:
-        """Why no criterion can score this attempt: its turns are not those of the case. Empty when it can."""
+    def unmeasurable(self, *, by_events: bool = False) -> str:
+        """Why a criterion cannot score this attempt: its turns are not those of the case. Empty when it can.
+
+        One that scores ``by_events`` cannot where events of a turn may be missing either.
+        """
         if self.case.conversation is not None and len(self.case.conversation) != len(self.actual):
             return f"the agent made {len(self.actual)} of the {len(self.case.conversation)} turns of the case"
+        if by_events and (why := next((turn.unseen for turn in self.actual if turn.unseen), "")):
+            return why
         return "" if self.actual else "the case has no turns: nothing to measure"
 
 
@@ -149,7 +154,7 @@ class Criterion(AdkModel, abc.ABC):
 
     ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize, and where
     ``needs_threshold`` is False). ``waits``: scoring waits for a model or a function, so that other attempts go on
-    meanwhile.
+    meanwhile. ``by_events``: it looks at tool calls or other events, so it scores no turn of which some may be missing.
     """
 
     name: ClassVar[str]
@@ -159,6 +164,7 @@ class Criterion(AdkModel, abc.ABC):
     needs_reference: ClassVar[bool] = False
     needs_threshold: ClassVar[bool] = True
     waits: ClassVar[bool] = False
+    by_events: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # an option that is not named may ask for less at any change
 
@@ -203,7 +209,7 @@ class Criterion(AdkModel, abc.ABC):
         """Score one attempt. Never raises: a failure becomes the status error."""
         if refused := self.refuse(sample):
             return refused
-        if reason := sample.unmeasurable():
+        if reason := sample.unmeasurable(by_events=self.by_events):
             return self.no_score(ScoreStatus.ERROR, reason)
         return await self.score_case(sample)
 

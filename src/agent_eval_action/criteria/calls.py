@@ -184,6 +184,7 @@ class ToolTrajectoryAvgScore(TurnCriterion):
     """ADK's trajectory criterion, with ADK's scores. ``arguments`` are rules by tool or ``*``; ADK has none."""
 
     name: ClassVar[str] = "tool_trajectory_avg_score"
+    by_events: ClassVar[bool] = True
     needs_reference: ClassVar[bool] = True
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {
         "match_type": later_in("EXACT", "UNORDERED", "IN_ORDER", "ANY_ORDER"),
@@ -266,6 +267,7 @@ class MatchedCalls(TurnCriterion, abc.ABC):
     """Base of criteria that match calls with the expected ones, each once. ``arguments``: rules by tool, or ``*``."""
 
     needs_reference: ClassVar[bool] = True
+    by_events: ClassVar[bool] = True
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"ignore_args": becomes(True)}
 
     ignore_args: bool = False
@@ -346,6 +348,7 @@ class TrajectorySingleToolUse(TurnCriterion):
     """1 where the turn calls the tool at all, whatever the arguments; Vertex AI has it by the same name."""
 
     name: ClassVar[str] = "trajectory_single_tool_use"
+    by_events: ClassVar[bool] = True
 
     tool: str = Field(min_length=1)
     inner_calls: InnerCalls = False
@@ -360,6 +363,7 @@ class RedundantCalls(TurnCriterion):
     """Calls of a turn that repeat an earlier one, with the same arguments: what a loop or a forgetful agent makes."""
 
     name: ClassVar[str] = "redundant_calls"
+    by_events: ClassVar[bool] = True
     goal: ClassVar[Goal] = "minimize"
     unit: ClassVar[Unit] = "calls"
     scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
@@ -387,6 +391,7 @@ class AgentRoute(TurnCriterion):
     """
 
     name: ClassVar[str] = "agent_route"
+    by_events: ClassVar[bool] = True
 
     agents: tuple[str, ...] = ()
     inner_calls: InnerCalls = False

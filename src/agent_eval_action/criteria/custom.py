@@ -117,4 +117,4 @@ def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
 
 def _json(value: BaseModel) -> dict[str, Any]:
     # google-adk's Invocation refuses what it does not know
-    return value.model_dump(mode="json", exclude_none=True, exclude={"spans", "inner_events", "uncaptured"})
+    return value.model_dump(mode="json", exclude_none=True, exclude={"spans", "inner_events", "uncaptured", "unseen"})

@@ -71,6 +71,7 @@ class ToolCallCount(EfficiencyCriterion):
     """Calls of tools in a turn, transfers to other agents included."""
 
     name: ClassVar[str] = "tool_call_count_v1"
+    by_events: ClassVar[bool] = True
     unit: ClassVar[Unit] = "calls"
     noun: ClassVar[str] = "tool calls"
     unmeasured: ClassVar[str] = "tool calls were not recorded"
@@ -86,6 +87,7 @@ class InferenceCallCount(EfficiencyCriterion):
     """Calls of the model in a turn: events with usage or a model version."""
 
     name: ClassVar[str] = "inference_call_count_v1"
+    by_events: ClassVar[bool] = True
     unit: ClassVar[Unit] = "calls"
     noun: ClassVar[str] = "model calls"
     unmeasured: ClassVar[str] = "the events of the turn were not recorded"

@@ -115,6 +115,7 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
     """ADK's share of sentences that are supported, or that nothing needs to support."""
 
     name: ClassVar[str] = "hallucinations_v1"
+    by_events: ClassVar[bool] = True
     prompt_names: ClassVar[tuple[str, ...]] = (_SPLIT, _LABEL)
     calls: ClassVar[int] = 2
     sampled: ClassVar[bool] = False

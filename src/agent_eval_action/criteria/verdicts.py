@@ -382,6 +382,7 @@ class ToolUseQuality(RubricCriterion, TurnCriterion):
     """ADK's rubric_based_tool_use_quality_v1: the calls of a turn."""
 
     name: ClassVar[str] = "rubric_based_tool_use_quality_v1"
+    by_events: ClassVar[bool] = True
     rubric_type: ClassVar[str] = "TOOL_USE_QUALITY"
     prompt_names: ClassVar[tuple[str, ...]] = ("rubrics_tool_use",)
 
@@ -398,6 +399,7 @@ class TrajectoryQuality(RubricCriterion):
     """ADK's rubric_based_multi_turn_trajectory_quality_v1: the whole conversation, judged once, at its last turn."""
 
     name: ClassVar[str] = "rubric_based_multi_turn_trajectory_quality_v1"
+    by_events: ClassVar[bool] = True
     rubric_type: ClassVar[str] = "TRAJECTORY_QUALITY"
     prompt_names: ClassVar[tuple[str, ...]] = ("rubrics_conversation",)
 

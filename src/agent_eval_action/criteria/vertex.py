@@ -115,6 +115,8 @@ Event = dict[str, Any]
 
 
 class _Conversation(VertexCriterion):
+    by_events: ClassVar[bool] = True
+
     async def score_case(self, sample: Sample) -> CriterionScore:
         return await self.score_conversation(sample, {"agent_data": agent_data(sample.actual)})
 

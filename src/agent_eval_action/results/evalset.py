@@ -314,7 +314,8 @@ class Invocation(AdkModel):
 
     Durations are seconds; None means not measured, never zero. ``spans`` are in the order in which they ended.
     ``inner_events`` are of agents that others called as tools, which ADK's own record of a turn has not.
-    ``uncaptured`` is why arguments of its tool calls are not known; "" where they are.
+    ``uncaptured`` is why arguments of its tool calls are not known, ``unseen`` why calls and other events may be
+    missing altogether; "" where they are known.
     ``raw_events``: every event of a turn that replayed recorded answers, with all that google-adk says of it.
     """
 
@@ -331,6 +332,7 @@ class Invocation(AdkModel):
     spans: tuple[Span, ...] = Field(default=(), exclude_if=lambda spans: not spans)
     inner_events: tuple[InnerEvent, ...] = Field(default=(), exclude_if=lambda events: not events)
     uncaptured: str = Field(default="", exclude_if=lambda why: not why)
+    unseen: str = Field(default="", exclude_if=lambda why: not why)
     raw_events: tuple[JsonObject, ...] | None = Field(default=None, exclude_if=lambda events: events is None)
 
     @property

@@ -124,7 +124,7 @@ class AttemptScorer:
         tasks = self._turn_scores.get(criterion.name)
         if not tasks or not isinstance(criterion, TurnCriterion) or len(tasks) != len(sample.actual):
             return await criterion.score(sample)
-        if reason := sample.unmeasurable():
+        if reason := sample.unmeasurable(by_events=criterion.by_events):
             return criterion.no_score(ScoreStatus.ERROR, reason)
         return await criterion.aggregate(sample, await asyncio.gather(*tasks))
 

@@ -49,12 +49,14 @@ class Telemetry:
     """What payloads held, in their order. ``dropped`` counts what was more than is kept.
 
     ``is_ambiguous``: there were spans that may be of this turn or of another, and are of neither therefore.
+    ``refused``: why a payload that may have held spans of the turn was not read; "" if none came.
     """
 
     spans: tuple[TraceSpan, ...] = ()
     logs: tuple[LoggedEvent, ...] = ()
     dropped: int = 0
     is_ambiguous: bool = False
+    refused: str = ""
 
     @classmethod
     def joined(cls, parts: Sequence[Telemetry]) -> Telemetry:
@@ -65,12 +67,15 @@ class Telemetry:
 
     def whole_spans(self) -> list[TraceSpan]:
         """Return the spans, each with the log records that were written in it among its events."""
-        written: dict[str, list[_Event]] = {}
+        # A program with two exporters, or one that sends again what it had no answer for, reports everything twice.
+        # Spans that only share an id are several.
+        once = {(span.trace_id, span.span_id, span.name, span.start, span.end): span for span in self.spans}
+        written: dict[str, dict[str, _Event]] = {}
         for log in self.logs:
-            written.setdefault(log.span_id, []).append(log.event)
+            written.setdefault(log.span_id, {})[repr(log.event)] = log.event
         return [
-            replace(span, events=(*span.events, *written[span.span_id])) if span.span_id in written else span
-            for span in self.spans
+            replace(span, events=(*span.events, *written[span.span_id].values())) if span.span_id in written else span
+            for span in once.values()
         ]
 
 

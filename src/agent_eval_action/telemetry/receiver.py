@@ -66,6 +66,10 @@ class _Trace:
         else:
             self.logs.append(record)
 
+    def tells(self, *, beside: bool) -> bool:
+        """Whether a span is of a tool or model. ``beside`` spans that are known, LangSmith's only repeat them."""
+        return any(span.kind in ("tool", "model") and not (beside and span.is_langsmith) for span in self.spans)
+
 
 @dataclass(eq=False, slots=True)
 class TurnTrace:
@@ -79,6 +83,7 @@ class TurnTrace:
     began: int
     began_at: float
     overlapped: bool = False
+    refused: str = ""
 
     @property
     def traceparent(self) -> str:
@@ -173,15 +178,18 @@ class TraceReceiver:
                     break
                 await asyncio.sleep(_POLL)
             traces = [self._take(trace_id) for trace_id in self._traces_of(turn, ended)]
-            strays = not traces and any(
-                trace.source == turn.source and turn.began <= trace.start <= ended for trace in self._traces.values()
+            others = {other.trace_id for other in self._open}
+            strays = any(
+                trace.source == turn.source and turn.began <= trace.start <= ended and trace.tells(beside=bool(traces))
+                for trace_id, trace in self._traces.items()
+                if trace_id not in others
             )
         finally:
             self._open.discard(turn)
             self._forget_old()
         self._misses = 0 if traces else self._misses + (1 if self._heard else _MISSES)
         found = Telemetry.joined([Telemetry(tuple(each.spans), tuple(each.logs), each.dropped) for each in traces])
-        return replace(found, is_ambiguous=strays and turn.overlapped)
+        return replace(found, is_ambiguous=strays and turn.overlapped, refused=turn.refused)
 
     def _forget_old(self) -> None:
         """Forget what came before any turn began that is open: it belongs to none."""
@@ -235,18 +243,28 @@ class TraceReceiver:
         kind = request.content_type
         if kind not in (_PROTOBUF, _JSON):
             return web.Response(status=415)
-        signal = request.path.rpartition("/")[2]
-        body = await request.read()
+        signal, source = request.path.rpartition("/")[2], request.match_info["source"]
         try:
+            body = await request.read()
             if request.headers.get("Content-Encoding", "identity").lower() == "gzip":
                 body = decompress_gzip(body)
             # In a thread, since a large body takes seconds, and every session of the run waits on this loop.
             telemetry = await asyncio.to_thread(decode_payload, body, protobuf=kind == _PROTOBUF, signal=signal)
         except OtlpError as error:
+            self._refuse(source, str(error))
             return web.Response(status=400, text=str(error))
-        self._keep(telemetry, request.match_info["source"], len(body))
+        except web.HTTPRequestEntityTooLarge:
+            self._refuse(source, f"more than {MAX_BODY >> 20} MB in one request")
+            raise
+        self._keep(telemetry, source, len(body))
         # An empty message is the whole answer: everything was accepted.
         return web.Response(body=b"" if kind == _PROTOBUF else json.dumps({}).encode(), content_type=kind)
+
+    def _refuse(self, source: str, why: str) -> None:
+        """Note of the turns that a payload may have been of that it was not read."""
+        for turn in self._open:
+            if turn.source == source:
+                turn.refused = why
 
     def _keep(self, telemetry: Telemetry, source: str, size: int) -> None:
         records: tuple[TraceSpan | LoggedEvent, ...] = (*telemetry.spans, *telemetry.logs)
@@ -260,4 +278,4 @@ class TraceReceiver:
             trace.size += size // len(records)
             self._held += size // len(records)
         while len(self._traces) > _MAX_TRACES or self._held > _MAX_HELD:
-            self._take(next(iter(self._traces)))
+            self._refuse(self._take(next(iter(self._traces))).source, "more of them at a time than are held")

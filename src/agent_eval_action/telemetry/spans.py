@@ -174,8 +174,10 @@ class TraceSpan:
             yield from _calls_in(parsed(answer))
         else:
             for event, attributes in self.events:
-                if event in {"gen_ai.choice", "gen_ai.assistant.message", "gen_ai.client.inference.operation.details"}:
+                if event == "gen_ai.choice":
                     yield from (call for value in attributes.values() for call in _calls_in(parsed(value)))
+                elif event == "gen_ai.client.inference.operation.details":
+                    yield from _calls_in(parsed(attributes.get("gen_ai.output.messages")))
 
 
 def _calls_in(value: Any, depth: int = 0) -> Iterator[TracedCall]:

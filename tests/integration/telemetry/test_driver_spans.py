@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,68 @@ def test_arguments_that_were_not_captured_are_not_measured_and_the_switch_is_nam
     warned = [line for line in done.stderr.splitlines() if line.startswith("warning") and switch in line]
     assert len(warned) == 1, done.stderr
     assert switch in (tmp_path / ".agent-eval/out/comment.md").read_text()
+
+
+SIDE_BY_SIDE = """
+import http.server, json, os, secrets, sys, threading, time, urllib.request
+
+both = threading.Barrier(2, timeout=20)
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        both.wait()
+        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "delete"}
+        span = {"traceId": secrets.token_hex(16), "spanId": secrets.token_hex(8)}
+        span["startTimeUnixNano"] = span["endTimeUnixNano"] = str(time.time_ns())
+        span["attributes"] = [{"key": name, "value": {"stringValue": value}} for name, value in named.items()]
+        body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+        url = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+        urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"})).read()
+        both.wait()
+        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "rolled"}}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.send_response(404)
+        self.end_headers()
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_calls_that_may_be_of_another_turn_are_not_measured_and_texts_are(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SIDE_BY_SIDE)
+    cases = [
+        {
+            "eval_id": name,
+            "conversation": [
+                {
+                    "user_content": {"role": "user", "parts": [{"text": name}]},
+                    "final_response": {"role": "model", "parts": [{"text": "rolled"}]},
+                    "intermediate_data": {"tool_uses": []},
+                }
+            ],
+        }
+        for name in ("a", "b")
+    ]
+    (tmp_path / "x.evalset.json").write_text(json.dumps({"eval_set_id": "x", "eval_cases": cases}))
+    command = [sys.executable, "server.py", "{port}"]
+    scored = {"tool_trajectory_avg_score": {"threshold": 1.0, "ignore_args": True}, "response_match_score": 1.0}
+    agent = {"path": ".", "driver": "openai", "command": command, "evals": "x.evalset.json", "criteria": scored}
+    (tmp_path / "agent-eval.yaml").write_text(json.dumps({"agent": agent, "concurrency": 2}))
+    (tmp_path / ".git").mkdir()
+    done = agent_eval("run", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    statuses = {score["criterion"]: score["status"] for line in attempts_of(tmp_path) for score in line["scores"]}
+    assert statuses == {"tool_trajectory_avg_score": "error", "response_match_score": "scored"}
+
+
+def attempts_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / ".agent-eval/out/attempts.jsonl").read_text().splitlines()]
 
 
 async def answered(driver: AgentDriver, words: str) -> Invocation:

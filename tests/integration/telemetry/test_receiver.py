@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import io
 import json
 import os
 import time
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 
 from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.telemetry.otlp import MAX_BODY
 from agent_eval_action.telemetry.receiver import TraceReceiver, TurnTrace
 from agent_eval_action.telemetry.trajectory import Trajectory
 
@@ -46,7 +48,7 @@ async def receiver() -> AsyncIterator[TraceReceiver]:
     await receiver.stop()
 
 
-async def report(receiver: TraceReceiver, body: bytes, **headers: str) -> int:
+async def report(receiver: TraceReceiver, body: bytes | io.BytesIO, **headers: str) -> int:
     named = {"Content-Type": "application/json", **{key.replace("_", "-"): value for key, value in headers.items()}}
     async with (
         aiohttp.ClientSession() as client,
@@ -127,6 +129,42 @@ async def test_what_cannot_be_told_apart_is_of_no_turn_and_that_is_known(receive
     await report(receiver, spans("bb" * 16, "b"))
     found = await asyncio.gather(first.finish(0.1), second.finish(0.1), elsewhere.finish(0.1))
     assert [(each.spans, each.is_ambiguous) for each in found] == [((), True), ((), True), ((), False)]
+
+
+async def test_tool_calls_in_traces_of_nobody_are_missed_beside_spans_that_are_a_turns_own(
+    receiver: TraceReceiver,
+) -> None:
+    first, second = receiver.begin_turn(), receiver.begin_turn()
+    await report(receiver, spans(first.trace_id, "mine"))
+    await report(receiver, spans("aa" * 16, "of one of the two"))
+    assert [(len(each.spans), each.is_ambiguous) for each in (await first.finish(0.1), await second.finish(0.1))] == [
+        (1, True),
+        (0, True),
+    ]
+
+
+async def test_traces_without_a_tool_or_model_make_nothing_ambiguous(receiver: TraceReceiver) -> None:
+    first, second = receiver.begin_turn(), receiver.begin_turn()
+    await report(receiver, spans("aa" * 16, "x", gen_ai__operation__name="create_agent"))
+    assert [(await each.finish(0.1)).is_ambiguous for each in (first, second)] == [False, False]
+
+
+async def test_a_span_that_is_sent_twice_is_one_and_several_may_share_an_id(receiver: TraceReceiver) -> None:
+    turn = receiver.begin_turn()
+    once, other = spans(turn.trace_id, "a"), spans(turn.trace_id, "b")
+    for body in (once, once, other):
+        await report(receiver, body)
+    found = (await turn.finish(2)).whole_spans()
+    assert [span.attributes["gen_ai.tool.name"] for span in found] == ["a", "b"]
+
+
+async def test_a_turn_knows_of_payloads_that_were_not_read(receiver: TraceReceiver) -> None:
+    turn, other = receiver.begin_turn(), receiver.begin_turn(source="other")
+    assert await report(receiver, b"{") == 400
+    assert [bool((await each.finish(0.1)).refused) for each in (turn, other)] == [True, False]
+    turn = receiver.begin_turn()
+    assert await report(receiver, io.BytesIO(b" " * (MAX_BODY + 1))) == 413
+    assert (await turn.finish(0.1)).refused
 
 
 async def test_more_spans_than_are_kept_are_counted(receiver: TraceReceiver) -> None:

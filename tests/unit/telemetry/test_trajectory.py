@@ -219,3 +219,31 @@ def test_any_spans_make_a_turn(made: list[tuple[int, int, dict[str, Any]]]) -> N
     ]
     found = with_trace(turn(), spans)
     assert Invocation.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            ["gen_ai.user.message", {"content": "roll again"}],
+            ["gen_ai.assistant.message", {"tool_calls": json.dumps([{"type": "function", "function": CALL}])}],
+            ["gen_ai.tool.message", {"id": "c1", "content": "4"}],
+            ["gen_ai.choice", {"message": json.dumps({"role": "assistant", "content": "You rolled a 4."})}],
+        ],
+        [
+            [
+                "gen_ai.client.inference.operation.details",
+                {
+                    "gen_ai.input.messages": json.dumps(
+                        [{"role": "assistant", "parts": [{"type": "tool_call", **CALL}]}]
+                    ),
+                    "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text"}]}]),
+                },
+            ]
+        ],
+    ],
+    ids=["former events", "details"],
+)
+def test_calls_of_the_conversation_that_a_model_is_sent_are_not_made_again(events: list[Any]) -> None:
+    span = {"name": "chat m", "id": "1", "start": 1, "end": 2, "attributes": {"gen_ai.operation.name": "chat"}}
+    assert Trajectory([TraceSpan.read({**span, "events": events})]).calls == []
