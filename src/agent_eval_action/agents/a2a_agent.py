@@ -185,7 +185,6 @@ class A2aSession(HttpSession):
             turn.add({"task": MessageToDict(await self._client.get_task(GetTaskRequest(id=turn.task_id)))})
 
     def _message(self, content: Content) -> Message:
-
         message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=map(_sent_part, _shown(content)))
         message.context_id, message.task_id = self._context_id, self._waiting_task
         if self._state and self._sent == 1:
@@ -196,7 +195,6 @@ class A2aSession(HttpSession):
         """Ask the server to cancel the task that nobody waits for; it may not be able to."""
         if not self._running_task or self._client is None:
             return
-
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_CANCEL_S):
                 await self._client.cancel_task(CancelTaskRequest(id=self._running_task))
@@ -228,8 +226,8 @@ def _sent_part(part: Part) -> Any:
     data = part.inline_data or part.file_data or {}
     kind = str(data.get("mime_type") or data.get("mimeType") or "")
     if part.inline_data:
-        packed = str(data.get("data") or "").replace("-", "+").replace("_", "/")
-        return SentPart(raw=base64.b64decode(packed + "=" * (-len(packed) % 4)), media_type=kind)
+        packed = str(data.get("data") or "")
+        return SentPart(raw=base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), media_type=kind)
     if part.file_data:
         return SentPart(url=str(data.get("file_uri") or data.get("fileUri") or ""), media_type=kind)
     sent = SentPart()

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import httpx
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
 from agent_eval_action.agents.http_server import (
@@ -29,7 +30,7 @@ from agent_eval_action.agents.http_server import (
     status_error,
     stream_data,
 )
-from agent_eval_action.diagnostics.reader import did_you_mean
+from agent_eval_action.diagnostics.suggestions import did_you_mean, snake_case
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
 from agent_eval_action.processes.protocol import to_invocation
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent
@@ -42,7 +43,6 @@ _DEFAULT_USER: Final = "test_user_id"
 _CLOSE_S: Final = 5.0
 _MAX_EVENTS: Final = 10_000
 _MISSING: Final = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 # Why a model ended its answer, which ADK reports as an event's error code. The answer is what it is then.
 _FINISH_REASONS: Final = frozenset(
@@ -57,14 +57,10 @@ _LIMITED: Final = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|rate.?limit", re.IGNOR
 _UNAVAILABLE: Final = re.compile(r"\b50[234]\b|\bUNAVAILABLE\b|DEADLINE_EXCEEDED")
 
 
-def _snake(name: str) -> str:
-    return _HUMP.sub(lambda match: "_" + match[1].lower(), name)
-
-
 def _snake_keys(value: Any) -> Any:
     """Return a value of Google's own types with its keys in snake_case."""
     if isinstance(value, dict):
-        return {_snake(name): _snake_keys(entry) for name, entry in value.items()}
+        return {snake_case(name): _snake_keys(entry) for name, entry in value.items()}
     return [_snake_keys(entry) for entry in value] if isinstance(value, list) else value
 
 
@@ -81,16 +77,11 @@ class _Dialect:
 
     def keys(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields with snake_case names as the server spells them."""
-        return {name if self.snake else _camel(name): value for name, value in fields.items()}
+        return {name if self.snake else to_camel(name): value for name, value in fields.items()}
 
     def content(self, content: Content) -> dict[str, Any]:
         dumped = content.model_dump(mode="json", exclude_none=True, by_alias=not self.snake)
         return {"role": "user", **dumped}
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
 
 
 class AdkServerSession(HttpSession):
@@ -132,9 +123,7 @@ class AdkServerSession(HttpSession):
         # State of a user is shared by all of the user's sessions, so each attempt of the default one is another user.
         self._on_call = request.on_call
         self._user = f"{request.user_id}-{uuid4().hex}" if request.user_id == _DEFAULT_USER else request.user_id
-        state = dict(request.state)
-        for event in request.history:
-            state |= event.state_delta or {}  # ADK's server takes no events that change the state
+        state = request.state_after_history()  # ADK's server takes no events that change the state
         author = await self._root_agent() if request.history else ""
         events = [self._event(event, author) for event in request.history if event.content is not None]
         self.note_history(request.history)
@@ -281,7 +270,7 @@ class _Turn:
         event = sendable_json(event)
         if "error" in event and not event.get("author") and not event.get("content"):
             return reported_error(error_text(json.dumps(event).encode()))
-        fields = {_snake(name): value for name, value in event.items()}
+        fields = {snake_case(name): value for name, value in event.items()}
         code, said = fields.get("error_code"), fields.get("error_message")
         failed = (code or said) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
         self.failure = reported_error(": ".join(str(word) for word in (code, said) if word)) if failed else None
@@ -314,14 +303,14 @@ class _Turn:
 
 def _worker_event(event: dict[str, Any]) -> dict[str, Any]:
     content = event.get("content")
+    model = event.get("model_version")
     found: dict[str, Any] = {
         "a": event.get("author"),
         "p": bool(event.get("partial")),
         "b": event.get("branch"),
         "f": _is_final(event),
+        "m": model if isinstance(model, str) else None,
     }
-    model = event.get("model_version")
-    found |= {"m": model if isinstance(model, str) else None}
     found |= {
         short: _snake_keys(event[name])
         for short, name in (("g", "grounding_metadata"), ("u", "usage_metadata"))

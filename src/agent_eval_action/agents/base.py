@@ -44,6 +44,13 @@ class SessionRequest:
     on_call: Callable[[FunctionCall], None] | None = None
     replay: Replay | None = None
 
+    def state_after_history(self) -> dict[str, Any]:
+        """Return the state that the first turn finds, which events of the history may have changed."""
+        state = dict(self.state)
+        for event in self.history:
+            state |= event.state_delta or {}
+        return state
+
 
 @dataclass(frozen=True, slots=True)
 class TurnDone:

@@ -18,6 +18,7 @@ from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRe
 from agent_eval_action.agents.chat_messages import (
     Message,
     TurnMessages,
+    gemini_usage,
     history_messages,
     result_messages,
     unanswered_calls,
@@ -37,11 +38,6 @@ from agent_eval_action.results.run_result import AgentConditions, AttemptError, 
 
 _PATH: Final = "/chat/completions"
 _SENT_BACK: Final = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name", "refusal")
-_USAGE: Final = {
-    "prompt_tokens": "prompt_token_count",
-    "completion_tokens": "candidates_token_count",
-    "total_tokens": "total_token_count",
-}
 
 
 def completions_url(url: str) -> str:
@@ -88,10 +84,7 @@ class ChatSession(HttpSession):
         self._made: list[Message] = []  # by the latest turn
         self._body: dict[str, Any] = {"model": model or server.name}
         self.note_history(request.history)
-        state = dict(request.state)
-        for event in request.history:
-            state.update(event.state_delta or {})
-        if state:
+        if state := request.state_after_history():
             # OpenAI's metadata are texts.
             self._body["metadata"] = {"session_state": json.dumps(state, ensure_ascii=False)}
 
@@ -154,7 +147,7 @@ def read_completion(body: Any) -> TurnMessages | AttemptError:
         messages.append(message)
     finish, model = choice.get("finish_reason"), body.get("model")
     turn = TurnMessages(
-        messages=messages, model=model if isinstance(model, str) else None, usage=_usage(body.get("usage"))
+        messages=messages, model=model if isinstance(model, str) else None, usage=gemini_usage(body.get("usage"))
     )
     return _finished(turn, finish)
 
@@ -182,20 +175,6 @@ def _reported_error(body: dict[str, Any]) -> AttemptError:
     limited = code in ("429", "rate_limit_exceeded")
     kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.EXCEPTION
     return AttemptError(kind=kind, message=f"the server reports an error: {text}")
-
-
-def _usage(reported: Any) -> dict[str, Any]:
-    """Return usage under Gemini's names, which the rest of the run reads."""
-    if not isinstance(reported, dict):
-        return {}
-    counts = {ours: reported.get(theirs) for theirs, ours in _USAGE.items()}
-    for details, name, ours in (
-        ("prompt_tokens_details", "cached_tokens", "cached_content_token_count"),
-        ("completion_tokens_details", "reasoning_tokens", "thoughts_token_count"),
-    ):
-        if isinstance(reported.get(details), dict):
-            counts[ours] = reported[details].get(name)
-    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent_eval_action.results.evalset import (
     Content,
@@ -20,6 +20,17 @@ from agent_eval_action.results.evalset import (
 
 Message = dict[str, Any]
 
+_USAGE: Final = {
+    "input_tokens": "prompt_token_count",
+    "prompt_tokens": "prompt_token_count",
+    "output_tokens": "candidates_token_count",
+    "completion_tokens": "candidates_token_count",
+    "total_tokens": "total_token_count",
+}
+_USAGE_DETAILS: Final = (
+    ("prompt_tokens_details", "cached_tokens", "cached_content_token_count"),
+    ("completion_tokens_details", "reasoning_tokens", "thoughts_token_count"),
+)
 _NOT_RUN = "The tool was not run: nobody answers tool calls of this client."
 
 
@@ -76,6 +87,17 @@ def _response(content: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = text
     return value if isinstance(value, dict) else {"result": value}
+
+
+def gemini_usage(reported: Any) -> dict[str, int]:
+    """Return usage under Gemini's names, which the rest of the run reads."""
+    if not isinstance(reported, dict):
+        return {}
+    counts = {_USAGE[theirs]: count for theirs, count in reported.items() if theirs in _USAGE}
+    for details, name, ours in _USAGE_DETAILS:
+        if isinstance(reported.get(details), dict):
+            counts[ours] = reported[details].get(name)
+    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +211,7 @@ def history_messages(history: Iterable[PastEvent]) -> Iterator[Message]:
                 number += 1
                 identifier = part.function_call.id or f"call_{number}"
                 waiting.append((identifier, part.function_call.name))
-                calls.append(_as_tool_call(part.function_call, identifier))
+                calls.append(as_tool_call(part.function_call, identifier))
             elif part.function_response:
                 yield _as_tool_message(part.function_response, waiting)
         role = event.author if event.author in ("user", "system", "developer") else "assistant"
@@ -201,7 +223,8 @@ def history_messages(history: Iterable[PastEvent]) -> Iterator[Message]:
             yield {"role": "assistant", "content": content.text}
 
 
-def _as_tool_call(call: FunctionCall, identifier: str) -> Message:
+def as_tool_call(call: FunctionCall, identifier: str) -> Message:
+    """Return a call as an assistant's message lists it."""
     function = {"name": call.name or "", "arguments": json.dumps(call.args or {}, ensure_ascii=False)}
     return {"id": identifier, "type": "function", "function": function}
 

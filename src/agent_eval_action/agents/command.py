@@ -18,7 +18,15 @@ from uuid import uuid4
 
 from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.chat_messages import Message, TurnMessages, history_messages, tool_calls, user_message
+from agent_eval_action.agents.chat_messages import (
+    Message,
+    TurnMessages,
+    as_tool_call,
+    gemini_usage,
+    history_messages,
+    tool_calls,
+    user_message,
+)
 from agent_eval_action.agents.dataset_command import (
     DatasetCommandAgent,
     command_conditions,
@@ -40,13 +48,6 @@ _LOOK_S: Final = 0.2
 _SHOWN: Final = 200
 _ANSWER_KEYS: Final = frozenset({"text", "tool_calls", "messages", "error"})
 _REPORTED_KINDS: Final = (ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE)
-_USAGE: Final = {
-    "input_tokens": "prompt_token_count",
-    "prompt_tokens": "prompt_token_count",
-    "output_tokens": "candidates_token_count",
-    "completion_tokens": "candidates_token_count",
-    "total_tokens": "total_token_count",
-}
 
 
 class LineProgram:
@@ -255,9 +256,7 @@ class CommandSession:
         self._program: LineProgram | None = program
         self._usable = not _needs_own_program(request)
         self._messages: list[Message] = list(history_messages(request.history))
-        self._state = dict(request.state)
-        for event in request.history:
-            self._state.update(event.state_delta or {})
+        self._state = request.state_after_history()
         self._state_is_known = False
         self._turns = 0
         self._names = {
@@ -336,13 +335,12 @@ def answer_messages(answer: Mapping[str, Any]) -> TurnMessages:
     text = answer.get("text")
     if isinstance(text, str) and text:
         messages.append({"role": "assistant", "content": text})
-    author, model, usage = answer.get("author"), answer.get("model"), answer.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
+    author, model = answer.get("author"), answer.get("model")
     return TurnMessages(
         messages=messages,
         author=author if isinstance(author, str) and author else "agent",
         model=model if isinstance(model, str) else None,
-        usage={_USAGE[key]: n for key, n in counts.items() if key in _USAGE and type(n) is int and n >= 0},
+        usage=gemini_usage(answer.get("usage")),
     )
 
 
@@ -360,16 +358,13 @@ def _call_messages(listed: Any) -> Sequence[Message]:
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry.get("id"), str):
             entry["id"] = f"call_{uuid4().hex[:8]}_{number}"
-    called: Message = {"role": "assistant", "content": None, "tool_calls": []}
-    for entry, call in zip(entries, tool_calls({"tool_calls": entries}), strict=True):
-        function = {"name": call.name or "", "arguments": json.dumps(call.args or {}, ensure_ascii=False)}
-        called["tool_calls"].append({"id": entry["id"], "type": "function", "function": function})
+    calls = [as_tool_call(call, str(call.id)) for call in tool_calls({"tool_calls": entries})]
     results = [
         {"role": "tool", "tool_call_id": entry["id"], "content": _result_text(entry["result"])}
         for entry in entries
         if "result" in entry
     ]
-    return [called, *results]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
 
 def _result_text(result: Any) -> str:

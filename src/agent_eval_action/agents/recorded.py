@@ -100,8 +100,7 @@ def _foreign_session(
     if found is None:
         return _not_recorded(key)
     kept = {"turns": found.turns, "final_session_state": found.final_state, "error": found.error}
-    names = {"agent": key.agent, "eval_set": key.eval_set, "case": key.case, "repeat": key.repeat}
-    return RecordedSession(Attempt(case_digest="", **names, **kept))
+    return RecordedSession(Attempt(case_digest="", **key._asdict(), **kept))
 
 
 def _not_recorded(key: AttemptKey | None) -> AttemptError:
