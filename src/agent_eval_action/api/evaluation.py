@@ -376,7 +376,9 @@ class Evaluation:
         repository = Repository(self.settings.workspace, environ)
         checkout = await asyncio.to_thread(resolve_base, repository, context.job.event)
         event, cwd = context.job.event, context.cwd or self.settings.start
-        command = CommandContext(context.flags, environ, cwd, discover_eval_files, checkout.rules, event)
+        command = CommandContext(
+            context.flags, environ, cwd, discover_eval_files, checkout.rules, event, context.selectors
+        )
         change = await asyncio.to_thread(detect_changes, self.settings, command)
         if change.unreadable:
             return change.undecided(self._started_at, self._early_conditions(self.settings))

@@ -367,9 +367,14 @@ class _Search:
             yield f"not run: {files} beside no agent (only {names} was asked for); name a file to run it"
 
 
+def may_be_set_id(name: str, folder: Path) -> bool:
+    """Whether a name that was given in this folder may be the id of an eval set: it is no path."""
+    return bool(_SET_ID.fullmatch(name)) and not os.path.lexists(folder / name)
+
+
 def _with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
     """The eval sets of these agents that have this id, where ``adk eval`` looks for one; none where a path is there."""
-    if not _SET_ID.fullmatch(named.pattern) or os.path.lexists(named.origin.base / named.pattern):
+    if not may_be_set_id(named.pattern, named.origin.base):
         return []
     return [file for folder in agents if (file := folder / f"{named.pattern}.evalset.json").is_file()]
 

@@ -5,8 +5,9 @@ The difference between two checkouts is what a change does to the gate itself. N
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -16,14 +17,16 @@ from pydantic import BaseModel
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.config.criteria_files import MAX_CODE, function_files
-from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.discovery import Discovery, may_be_set_id
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, FailOn, Policy, Settings
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
+from agent_eval_action.config.walk import is_in_bucket
 from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
+from agent_eval_action.formats.selectors import parse_selector
 from agent_eval_action.git.base_commit import Event
 from agent_eval_action.git.repository import Repository, export_tree
 from agent_eval_action.results.base import CaseKey, text_digest
@@ -153,9 +156,10 @@ def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:
 class CommandContext:
     """The command of this run, which is read on the base as well. ``flags`` as ``resolve`` takes them.
 
-    ``discover`` finds the eval files of the checkout with these settings; its ``may_lack`` leaves out what is named and
-    not there. ``base`` is the commit whose rules and cases a change is compared with, None where nothing names it.
-    Where ``event`` is of a change that asks to be merged, the base's rules hold.
+    ``discover`` finds the eval files of the checkout with these settings, or those that are named; its ``may_lack``
+    leaves out what is named and not there. ``selectors`` name the files of this run. ``base`` is the commit whose rules
+    and cases a change is compared with, None where nothing names it. Where ``event`` is of a change that asks to be
+    merged, the base's rules hold.
     """
 
     flags: Mapping[str, Any]
@@ -164,6 +168,25 @@ class CommandContext:
     discover: Callable[..., Discovery]
     base: str | None = None
     event: Event = field(default_factory=Event)
+    selectors: Sequence[str] = ()
+
+    def suite(self, settings: Settings, named: Sequence[str], *, may_lack: bool = False) -> Discovery:
+        """Every eval file that is found, and those that only their name leads to. Raises what discovery raises."""
+        found = self.discover(settings, may_lack=may_lack or bool(named))
+        if not named:
+            return found
+        known = {(eval_set.agent.name, eval_set.path) for eval_set in found.sets}
+        more = self.discover(settings, named, may_lack=may_lack).sets
+        return replace(found, sets=(*found.sets, *(item for item in more if (item.agent.name, item.path) not in known)))
+
+    def named_files(self, here: Path, there: Path) -> tuple[str, ...]:
+        """The files of the run, all cases of them, as they are called where ``there`` stands in place of ``here``."""
+        cwd = Path.cwd()
+        paths = [str(parse_selector(text, exists=Path.exists).path) for text in self.selectors]
+        kept = {path for path in paths if is_in_bucket(path) or may_be_set_id(path, cwd)}
+        return tuple(
+            path if path in kept else str(_placed(Path(os.path.normpath(cwd / path)), here, there)) for path in paths
+        )
 
     @property
     def fail_on(self) -> FailOn:
@@ -202,7 +225,9 @@ def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None
 
     ``plan``: of all of it, where there is one already.
     """
-    plan = plan or Loader(settings.workspace).plan(context.discover(settings), 1)
+    if plan is None:
+        named = context.named_files(settings.workspace, settings.workspace)
+        plan = Loader(settings.workspace).plan(context.suite(settings, named), 1)
     return _snapshot(settings, plan.sets)
 
 
@@ -264,7 +289,7 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
     here, short = base.settings.workspace, base.commit[:10]
     try:
         there, lack = _settings(here, root, context)
-        discovery = context.discover(there, may_lack=True)
+        discovery = context.suite(there, context.named_files(here, root), may_lack=True)
         sets, notes = _load(there, discovery, short)
         snapshot = _snapshot(there, sets)
     except AgentEvalError as error:

@@ -178,14 +178,14 @@ class Kept(Repo):
                 one.update(n=20, passed=20 if score >= 0.8 else 0, scores=[[score, 20]])
         path.write_text(json.dumps(value))
 
-    def answers(self, **said: str) -> None:
+    def answers(self, eval_set: str = "evals/s", **said: str) -> None:
         path = self.root / "recording" / "attempts.jsonl"
         with path.open("w", encoding="utf-8") as file:
             for name, text in said.items():
                 turn = case(name)["conversation"][0]
                 turn["final_response"] = {"role": "model", "parts": [{"text": text}]}
                 for repeat in range(6):
-                    line = {"agent": "bot", "eval_set": "evals/s", "case": name, "repeat": repeat, "case_digest": "x"}
+                    line = {"agent": "bot", "eval_set": eval_set, "case": name, "repeat": repeat, "case_digest": "x"}
                     file.write(json.dumps({**line, "turns": [turn]}) + "\n")
 
 
@@ -315,3 +315,46 @@ def test_an_accepted_change_is_spent_once_the_baseline_was_made_with_it(kept: Ke
     _, decision, _ = kept.run()
     assert not any("its change was accepted" in note for note in notes(decision))
     assert {pair["case"]: pair["kind"] for pair in decision["pairs"]} == {"a": "same", "b": "still_failing"}
+
+
+NAMED = "cases/data.json"
+
+
+@pytest.mark.parametrize("selector", [NAMED, f"{NAMED}:a,b", "cases/d*.json"])
+def test_eval_files_that_only_the_command_names_are_main_s_as_well(kept: Kept, selector: str):
+    kept.git("checkout", "-q", "main")
+    kept.git("mv", "evals", "cases")
+    kept.git("mv", "cases/s.evalset.json", NAMED)
+    (kept.root / "agent-eval.yaml").write_text(CONFIG.replace("  evals: evals\n", "") + "repeats: 6\n")
+    kept.commit("main")
+    kept.git("checkout", "-qb", "pr2")
+    kept.answers("cases/data", a="six", b="no")
+    (kept.root / "cases" / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.0}}))
+    kept.commit("pr2")
+    code, decision, said = kept.run(selector, **PULL)
+    assert code == 1, said
+    assert "`b`" in headline(decision)
+    assert [one["code"] for one in decision["weakenings"]] == ["criterion_loosened"]
+    value = json.loads((kept.root / NAMED).read_text())
+    value["eval_cases"] = value["eval_cases"][:1]
+    (kept.root / NAMED).write_text(json.dumps(value))
+    kept.commit("pr2")
+    _, decision, _ = kept.run(selector.replace(",b", ""), **PULL)
+    assert [one["code"] for one in decision["weakenings"]] == ["case_removed", "criterion_loosened"]
+
+
+def test_an_eval_set_named_by_its_id_is_found_on_main(kept: Kept):
+    kept.git("checkout", "-q", "main")
+    kept.git("mv", "evals/s.evalset.json", "bot/s.evalset.json")
+    kept.git("mv", "evals/test_config.json", "bot/test_config.json")
+    (kept.root / "agent-eval.yaml").write_text(CONFIG.replace("evals: evals", "evals: other") + "repeats: 6\n")
+    (kept.root / "other").mkdir()
+    other = json.dumps({"eval_set_id": "t", "eval_cases": [case("a")]}).replace("roll", "throw")
+    (kept.root / "other" / "t.evalset.json").write_text(other)
+    kept.commit("main")
+    kept.git("checkout", "-qb", "pr2")
+    kept.answers("bot/s", a="six", b="no")
+    kept.commit("pr2")
+    code, decision, said = kept.run("s", **PULL)
+    assert code == 1, said
+    assert decision["weakenings"] == []
