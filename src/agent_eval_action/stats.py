@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,11 +137,15 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 # --- intervals ------------------------------------------------------------------------------------
 
 Interval = tuple[float, float]
+"""The ends of an interval of 95 % confidence."""
+
+_CONFIDENCE: Final = 0.95
+_POWER: Final = 0.8
 
 
-def wilson(passed: float, n: int, confidence: float = 0.95) -> Interval:
+def wilson(passed: float, n: int) -> Interval:
     """Wilson's score interval of a pass rate."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
     rate = passed / n
     middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
@@ -149,18 +153,18 @@ def wilson(passed: float, n: int, confidence: float = 0.95) -> Interval:
     return low, 1.0 if passed == n else min(1.0, middle + half)
 
 
-def newcombe(reference: tuple[int, int], current: tuple[int, int], confidence: float = 0.95) -> Interval:
+def newcombe(reference: tuple[int, int], current: tuple[int, int]) -> Interval:
     """Newcombe's hybrid score interval of current minus reference pass rate. Pairs are (passed, n)."""
     before, now = reference[0] / reference[1], current[0] / current[1]
-    low_before, high_before = wilson(*reference, confidence)
-    low_now, high_now = wilson(*current, confidence)
+    low_before, high_before = wilson(*reference)
+    low_now, high_now = wilson(*current)
     change = now - before
     low = change - math.hypot(now - low_now, high_before - before)
     high = change + math.hypot(high_now - now, before - low_before)
     return max(-1.0, low), min(1.0, high)
 
 
-def welch(reference: Sequence[float], current: Sequence[float], confidence: float = 0.95) -> Interval | None:
+def welch(reference: Sequence[float], current: Sequence[float]) -> Interval | None:
     """Welch's interval of current minus reference mean; Student's, of one common variance, where a side has one score.
 
     None of a single score on both sides: nothing is known of how scores spread.
@@ -171,36 +175,36 @@ def welch(reference: Sequence[float], current: Sequence[float], confidence: floa
         return None
     if min(sizes) < 2:  # noqa: PLR2004 - as above
         variance = _variance(max(reference, current, key=len))
-        return _interval(change, variance * (1 / sizes[0] + 1 / sizes[1]), max(sizes) - 1, confidence)
+        return _interval(change, variance * (1 / sizes[0] + 1 / sizes[1]), max(sizes) - 1)
     first, second = _variance(reference) / sizes[0], _variance(current) / sizes[1]
     small = first**2 / (sizes[0] - 1) + second**2 / (sizes[1] - 1)
     if small == 0:  # no variance, or less than a float can square
         return change, change
-    return _interval(change, first + second, (first + second) ** 2 / small, confidence)
+    return _interval(change, first + second, (first + second) ** 2 / small)
 
 
-def clustered(changes: Sequence[float], confidence: float = 0.95) -> Interval | None:
+def clustered(changes: Sequence[float]) -> Interval | None:
     """Student's interval of a mean over cases, one change a case: repeats of a case are one observation."""
     n = len(changes)
-    return _interval(fmean(changes), _variance(changes) / n, n - 1, confidence) if n > 1 else None
+    return _interval(fmean(changes), _variance(changes) / n, n - 1) if n > 1 else None
 
 
-def _interval(middle: float, variance: float, freedom: float, confidence: float) -> Interval:
+def _interval(middle: float, variance: float, freedom: float) -> Interval:
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by evidence alone
 
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance)
     return middle - half, middle + half
 
 
-def detectable_drop(variances: Sequence[tuple[float, int, int]], alpha: float, power: float = 0.8) -> float | None:
-    """The drop of the suite's mean found with this power, by the normal approximation.
+def detectable_drop(variances: Sequence[tuple[float, int, int]], alpha: float) -> float | None:
+    """The drop of the suite's mean found four times out of five, by the normal approximation.
 
     ``variances``: per case the variance of its scores, reference and current attempts.
     """
     if not variances:
         return None
     spread = sum(variance * (1 / before + 1 / now) for variance, before, now in variances)
-    return (NormalDist().inv_cdf(1 - alpha) + NormalDist().inv_cdf(power)) * math.sqrt(spread) / len(variances)
+    return (NormalDist().inv_cdf(1 - alpha) + NormalDist().inv_cdf(_POWER)) * math.sqrt(spread) / len(variances)
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntim
 from agent_eval_action.environments.variables import selected_install_env
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError
 from agent_eval_action.folders import file_name, relative
-from agent_eval_action.llm.credentials import dotenv_of
+from agent_eval_action.llm.credentials import dotenv_of_agent
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.pool import WorkerPool, available_cores
 from agent_eval_action.processes.process import OutputLog, StartedProcess
@@ -177,11 +177,8 @@ class WorkerAgent:
 
     def _choose_interpreter(self) -> Launch:
         place = self.spec.locate()
-        try:
-            from_dotenv = frozenset(dotenv_of([self.spec.path.resolve()], self.spec.workspace.resolve()))
-        except (OSError, ValueError):  # unreadable, or no text: then it gives the agent nothing
-            from_dotenv = frozenset()
-        if names := names_in_code(self.spec.path) & self._withheld - from_dotenv:
+        from_dotenv = dotenv_of_agent(self.spec.path, self.spec.workspace)
+        if names := names_in_code(self.spec.path) & self._withheld - from_dotenv.keys():
             self.spec.log(advice_for(names), "warning")
         environment = choose_interpreter(self.spec, place, self._given_up)
         if self._given_up.is_set():

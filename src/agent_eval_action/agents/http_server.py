@@ -29,7 +29,7 @@ from agent_eval_action.environments.runtime import AgentLimits
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.client import quoted
-from agent_eval_action.llm.credentials import dotenv_of
+from agent_eval_action.llm.credentials import dotenv_of_agent
 from agent_eval_action.llm.providers.base import retry_after
 from agent_eval_action.llm.rate_limit import Limiter
 from agent_eval_action.processes.agent_service import AgentService
@@ -63,11 +63,7 @@ def agent_variables(context: DriverContext) -> dict[str, str]:
     agent = context.agent
     given = {name: value for name, value in agent.env.items() if value is not None}
     seen = agent_environ({**context.environ, **given}, tuple(agent.env))
-    try:
-        below = dotenv_of([agent.path.resolve()], context.workspace.resolve())
-    except (OSError, ValueError):  # unreadable, or no text: then it gives the agent nothing
-        below = {}
-    return {**below, **seen}
+    return {**dotenv_of_agent(agent.path, context.workspace), **seen}
 
 
 def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:

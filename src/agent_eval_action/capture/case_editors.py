@@ -403,9 +403,5 @@ def _cell(value: Any, delimiter: str, *, quoted: bool = False) -> str:
 def _delimiter(table: Table, text: str) -> str:
     if table.path.suffix.lower() == ".tsv":
         return "\t"
-    return max(DELIMITERS, key=text[: _end_of_line(text, 0)].count)
-
-
-def _end_of_line(text: str, start: int) -> int:
-    found = _LINE.match(text, start)
-    return found.end() if found else len(text)
+    first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    return max(DELIMITERS, key=first_line.count)

@@ -244,7 +244,7 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
 
             return post_comment(result, settings, job)
 
-        running = evaluated(resolved, selectors, flags=flags, job=job, verbosity=verbosity, servers=servers)
+        running = evaluated(resolved, selectors, verbosity=verbosity, flags=flags, fork_servers=servers)
         with output_folder(settings), running as result:
             from agent_eval_action.cli.outputs import finish, print_results  # imported while the agents started
             from agent_eval_action.cli.shards import finish_shard

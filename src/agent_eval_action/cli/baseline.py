@@ -53,7 +53,7 @@ def update_command(
         result = results_json.read(results_file(results))
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
-        with output_folder(settings), evaluated(resolved, selectors, repeats, verbosity=verbosity) as result:
+        with output_folder(settings), evaluated(resolved, selectors, verbosity=verbosity, repeats=repeats) as result:
             write_requested_files(report_input(result), settings)
     if result.status is not RunStatus.COMPLETE:
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")

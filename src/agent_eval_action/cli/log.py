@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.ci import detect
@@ -17,20 +17,13 @@ from agent_eval_action.ci.log import GuardedStream, is_log, neutralize
 from agent_eval_action.results.redaction import Redaction, secrets_around
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.base import LogGroups
-    from agent_eval_action.ci.github import WorkflowCommands
-    from agent_eval_action.results.evalset import Annotation, AnnotationLevel
-
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from agent_eval_action.ci.base import LogGroups
+    from agent_eval_action.ci.github import WorkflowCommands
     from agent_eval_action.reports.formatting import Prose
-
+    from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 TITLE: Final = "agent-eval"
 _MESSAGE_LIMIT: Final = 4_000

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent_eval_action.cli.log import console, print_columns, print_wrapped, terminal
@@ -245,7 +244,7 @@ class PlainDisplay:
             self._unopened = _SET_UP
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the last phase: what is printed afterwards must not be folded away."""
         self._end_phase()
 
@@ -330,7 +329,7 @@ class LiveDisplay:
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -368,7 +367,7 @@ class QuietDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
     def __call__(self, event: Event) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
-from agent_eval_action.ci import Job, detect
+from agent_eval_action.ci import detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay, QuietDisplay, Verbosity, working
@@ -22,7 +22,6 @@ from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, UsageError
-from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.loader import Loader
@@ -70,35 +69,17 @@ def read_history(settings: Settings) -> HistorySession:
 
 @contextlib.contextmanager
 def evaluated(
-    resolved: Resolved,
-    selectors: Sequence[str],
-    repeats: int | None = None,
-    *,
-    flags: Mapping[str, Any] | None = None,
-    job: Job | None = None,
-    verbosity: Verbosity = "normal",
-    unaffected: frozenset[str] = frozenset(),
-    servers: ForkServers | None = None,
+    resolved: Resolved, selectors: Sequence[str], *, verbosity: Verbosity = "normal", **fields: Any
 ) -> Iterator[RunResult]:
     """Run under signals and a progress display; the result is there also when a signal cut the run short.
 
-    ``unaffected``: agents whose attempts are resumed although files of the checkout have changed.
+    ``fields``: those of the ``RunContext`` that differ from command to command.
 
     The body writes the result; what an interrupted run left at work is ended after it.
     """
     stop, runner = StopRequest(), asyncio.Runner()
     with _display(verbosity) as display:
-        evaluation = _evaluation(
-            resolved,
-            selectors,
-            display,
-            stop,
-            repeats=repeats,
-            flags=flags or {},
-            job=job,
-            unaffected=unaffected,
-            servers=servers,
-        )
+        evaluation = _evaluation(resolved, selectors, display, stop, **fields)
         try:
             result = runner.run(_result(evaluation, stop))
         except KeyboardInterrupt:  # a signal before the loop listened to it
@@ -129,16 +110,7 @@ def asked(
 
 
 def _evaluation(
-    resolved: Resolved,
-    selectors: Sequence[str],
-    display: Display,
-    stop: StopRequest,
-    *,
-    flags: Mapping[str, Any],
-    job: Job | None = None,
-    repeats: int | None = None,
-    unaffected: frozenset[str] = frozenset(),
-    servers: ForkServers | None = None,
+    resolved: Resolved, selectors: Sequence[str], display: Display, stop: StopRequest, **fields: Any
 ) -> Evaluation:
     context = RunContext(
         environ=os.environ,
@@ -147,15 +119,12 @@ def _evaluation(
         notes=resolved.notes,
         warnings=resolved.warnings,
         selectors=tuple(selectors),
-        repeats=repeats,
-        flags=flags,
         cwd=Path.cwd(),
-        job=job or detect(os.environ).job(os.environ),
+        job=detect(os.environ).job(os.environ),
         while_agents_start=_import_reports,
         redaction=log.redaction,
         hide_secrets=log.hide,
-        unaffected=unaffected,
-        fork_servers=servers or ForkServers(),
+        **fields,
     )
     return Evaluation(resolved.settings, context)
 

@@ -160,7 +160,8 @@ class _Loop:
         """Wait until a file is saved that a run may read."""
         self.watcher.ready.wait()
         during = self._relevant(self.watcher.saved(wait=False))
-        self._written_in_runs.update(during - self._tracked())
+        tracked = self.watcher.repository.tracked("*") or ()
+        self._written_in_runs.update(during - {self.watcher.workspace / name for name in tracked})
         # a file that each run writes is the agent's own, and waiting for it would never end
         found = {path for path in during if self._written_in_runs[path] < _OWN_WRITES}
         if not found:
@@ -177,9 +178,6 @@ class _Loop:
             return saved
         known, self._listed = self._listed | listed, listed  # what was removed is known from before
         return {path for path in saved if relative(path, self.watcher.workspace) in known}
-
-    def _tracked(self) -> set[Path]:
-        return {self.watcher.workspace / name for name in self.watcher.repository.tracked("*") or ()}
 
 
 def _shown(paths: Iterable[Path], workspace: Path) -> str:

@@ -38,7 +38,7 @@ from agent_eval_action.folders import folders_upwards
 from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, ColumnMapping, is_replayed
 
 CRITERIA_FILE: Final = "test_config.json"
-_SCAFFOLDED: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
+EVAL_CONFIGS: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
 """What Google's project templates call it, beside the folder of the eval files."""
 
 _TRACES: Final = Path("artifacts", "traces")
@@ -402,7 +402,7 @@ def criteria_places(eval_file: Path) -> Iterator[Path]:
         yield eval_file.with_name(eval_file.name.removesuffix(".evalset.json") + METRICS_SUFFIX)
     yield eval_file.with_name(CRITERIA_FILE)
     for folder in (eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())):
-        yield from (folder / name for name in _SCAFFOLDED)
+        yield from (folder / name for name in EVAL_CONFIGS)
 
 
 def _session_file(agent: AgentSettings, eval_file: Path) -> Path | None:

@@ -243,19 +243,22 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
         lowest = min(grades, key=lambda grade: grade.value)
         return math.fsum(grade.value for grade in grades) / len(grades), lowest.rationale
 
-    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
-        """What the judge sees of a turn, by the names its prompt uses; None where the agent said nothing."""
-        answer = whole_answer(sample.actual[turn])
-        return None if answer is None else {"user_prompt": sample.actual[turn].user_content.text, "answer": answer}
+    def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
+        """What the judge sees of a turn, by the names its prompt uses."""
+        return {"user_prompt": sample.actual[turn].user_content.text, "answer": answer}
 
     def question(self, texts: Mapping[str, str]) -> Question[Any]:
         """What the judge is asked about these texts."""
         return ask_about(self.prompt_names[0], texts, _VerdictGrade, _in_range)
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        texts = self.texts(sample, turn)
-        if texts is None:
+        answer = whole_answer(sample.actual[turn])
+        if answer is None:
             return TurnScore(turn=turn, score=0.0, reason="the agent gave no text to judge")
+        return await self.score_texts(sample, turn, self.texts(sample, turn, answer))
+
+    async def score_texts(self, sample: Sample, turn: int, texts: Mapping[str, str]) -> TurnScore:
+        """The score of a turn by what the judge says of these texts."""
         graded = await self.grade(sample, self.question(texts))
         if isinstance(graded, LlmError):
             return self.unscored(turn, graded.message)
@@ -280,9 +283,8 @@ class SemanticMatch(GradedCriterion):
         filled = {"expected": texts["reference"], "actual": texts["answer"]}
         return ask_by_template("semantic_match_template", self.custom_prompt, filled, shape, _in_range)
 
-    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
-        answer = whole_answer(sample.actual[turn])
-        return None if answer is None else {"reference": reference_text(sample, turn) or "", "answer": answer}
+    def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
+        return {"reference": reference_text(sample, turn) or "", "answer": answer}
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         if reference_text(sample, turn) is None:
@@ -296,9 +298,8 @@ class SafetyScore(GradedCriterion):
     name: ClassVar[str] = "safety_score"
     prompt_names: ClassVar[tuple[str, ...]] = ("safety",)
 
-    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
-        answer = whole_answer(sample.actual[turn])
-        return None if answer is None else {"answer": answer}
+    def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
+        return {"answer": answer}
 
 
 class HallucinationScore(GradedCriterion):
@@ -308,9 +309,9 @@ class HallucinationScore(GradedCriterion):
     by_events: ClassVar[bool] = True
     prompt_names: ClassVar[tuple[str, ...]] = ("hallucination",)
 
-    def texts(self, sample: Sample, turn: int) -> Mapping[str, str] | None:
-        texts, reference = super().texts(sample, turn), reference_text(sample, turn)
-        return texts if texts is None or reference is None else {**texts, "reference": reference}
+    def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
+        texts, reference = super().texts(sample, turn, answer), reference_text(sample, turn)
+        return texts if reference is None else {**texts, "reference": reference}
 
 
 class RubricLevel(AdkModel):
@@ -355,10 +356,7 @@ class RubricQuality(GradedCriterion):
             raise ValueError("all rubrics have the weight 0, so there is nothing to measure")
         return self
 
-    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        texts = self.texts(sample, turn)
-        if texts is None:
-            return TurnScore(turn=turn, score=0.0, reason="the agent gave no text to judge")
+    async def score_texts(self, sample: Sample, turn: int, texts: Mapping[str, str]) -> TurnScore:
         asked = (
             ask_about("rubric_grade", {**texts, "rubric": _as_text(rubric)}, _Grade, _in_range)
             for rubric in self.rubrics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, ClassVar
@@ -11,12 +10,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from agent_eval_action.criteria.base import RegexPattern, Relaxed, Sample, TurnCriterion, becomes, matches
-from agent_eval_action.criteria.text import edit_distance
+from agent_eval_action.criteria.text import edit_distance, equalised
 from agent_eval_action.llm.client import sendable_json
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import ScoreStatus, TurnScore
 
-_SPACES = re.compile(r"\s+")
 _LONGEST = 10_000
 _SHOWN = 4
 _LONGEST_END = 100
@@ -32,8 +30,7 @@ class AnswerCriterion(TurnCriterion):
 
     def plain(self, text: str) -> str:
         """The text as it is compared."""
-        text = _SPACES.sub(" ", text).strip() if self.ignore_whitespace else text
-        return text.casefold() if self.ignore_case else text
+        return equalised(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
 class AnswerExactMatch(AnswerCriterion):

@@ -24,6 +24,7 @@ from agent_eval_action.criteria.base import (
     later_in,
     matches,
 )
+from agent_eval_action.criteria.text import equalised
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
@@ -33,7 +34,6 @@ from agent_eval_action.results.trajectory import call_key, diff_calls, explain, 
 
 _EVERY: Final = "*"
 """In ``arguments``, the tools without a rule of their own; in ``ignore`` of a rule, all arguments."""
-_SPACES: Final = re.compile(r"\s+")
 _SHOWN: Final = 4
 _LONGEST: Final = 500
 _LINE: Final = 80
@@ -95,8 +95,7 @@ class ArgumentRule(AdkModel):
         return True
 
     def _plain(self, text: str) -> str:
-        text = _SPACES.sub(" ", text).strip() if self.ignore_whitespace else text
-        return text.casefold() if self.ignore_case else text
+        return equalised(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
 def json_fits(expected: Any, actual: Any, *, strict: bool) -> bool:

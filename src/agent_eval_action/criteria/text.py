@@ -35,6 +35,7 @@ _CHUNK = 65_536
 _STEMS_LIMIT = 100_000
 _TABLE_LIMIT = 50_000
 _ASCII_WORDS = re.compile("[a-z0-9]+")
+_SPACES = re.compile(r"\s+")
 _LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{64,}")
 _JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: class 0, so it ends a run that normalisation would sort
 
@@ -214,6 +215,12 @@ def _reason(score: float, reference: str, response: str) -> str:
         return "the words of the reference"
     expected, actual = excerpt(reference, _EXCERPT), excerpt(response, _EXCERPT)
     return f"{score:.2f} of the words shared: expected “{expected}”, got “{actual}”"
+
+
+def equalised(text: str, *, ignore_case: bool, ignore_whitespace: bool) -> str:
+    """The text as it is compared."""
+    text = _SPACES.sub(" ", text).strip() if ignore_whitespace else text
+    return text.casefold() if ignore_case else text
 
 
 def _positions(sequence: Sequence[str]) -> dict[str, int]:

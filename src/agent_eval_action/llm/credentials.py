@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from agent_eval_action.folders import real_path
 from agent_eval_action.llm.client import ProviderConfig
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -75,6 +76,14 @@ def dotenv_of(
                 found = dotenv_values(file, interpolate=False)
                 return {name: value for name, value in found.items() if value is not None}
     return {}
+
+
+def dotenv_of_agent(folder: Path, workspace: Path) -> dict[str, str]:
+    """The same for an agent itself: what is unreadable, or no text, gives it nothing."""
+    try:
+        return dotenv_of([real_path(folder)], real_path(workspace))
+    except (OSError, ValueError):
+        return {}
 
 
 def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:

@@ -14,7 +14,7 @@ from agent_eval_action import criteria
 from agent_eval_action.agents.simulator import reason_not_playable
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, REPLAY_CRITERIA, CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.criteria_files import METRICS_SUFFIX, load_criteria_file
-from agent_eval_action.config.discovery import CRITERIA_FILE, REPLAYING, DiscoveredSet, Discovery
+from agent_eval_action.config.discovery import CRITERIA_FILE, EVAL_CONFIGS, REPLAYING, DiscoveredSet, Discovery
 from agent_eval_action.config.loader import CONFIG_NAMES, resolve
 from agent_eval_action.config.walk import is_eval_file
 from agent_eval_action.criteria.base import Criterion
@@ -247,7 +247,6 @@ def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], p
     ]
 
 
-_CRITERIA_FILES: Final = ("test_config.json", "eval_config.json", "eval_config.yaml", "eval_config.yml")
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
@@ -283,7 +282,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _holds_criteria(name: str) -> bool:
-    return name in _CRITERIA_FILES or name.endswith(METRICS_SUFFIX)
+    return name in (CRITERIA_FILE, *EVAL_CONFIGS) or name.endswith(METRICS_SUFFIX)
 
 
 def _check(file: Path, workspace: Path, columns: ColumnMapping | None) -> Sequence[Problem]:

@@ -22,10 +22,10 @@ from agent_eval_action.environments.resolve import configured_interpreter, reaso
 from agent_eval_action.environments.runtime import AgentFolder
 from agent_eval_action.environments.variables import install_secrets, selected_install_env
 from agent_eval_action.errors import ConfigError, CredentialsError
-from agent_eval_action.folders import OutputFolder, folders_upwards, real_path
+from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
-from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
+from agent_eval_action.llm.credentials import EXTRA, dotenv_of, dotenv_of_agent, judge_environ
 from agent_eval_action.llm.router import LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import FunctionReply
@@ -307,13 +307,11 @@ class ResourceOpener:
 
 def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:
     """Yield what these agents see and nobody else should: secrets in their variables, and in those of their `.env`."""
-    inside = workspace.resolve()
     for agent in agents:
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
         yield from install_secrets(selected_install_env(agent.install_env, environ))
-        with contextlib.suppress(OSError, ValueError):  # unreadable or no text: then it gives the agent nothing either
-            yield from secrets_in(dotenv_of([real_path(agent.path)], inside))
+        yield from secrets_in(dotenv_of_agent(agent.path, workspace))
 
 
 def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.agents.chat_completions import completions_url, read_completion
-from agent_eval_action.agents.chat_messages import TurnMessages, history_messages, message_text, unanswered_calls
+from agent_eval_action.agents.chat_messages import (
+    TurnMessages,
+    gemini_usage,
+    history_messages,
+    message_text,
+    unanswered_calls,
+)
 from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part, PastEvent
 from agent_eval_action.results.run_result import AttemptError
 
@@ -75,3 +81,20 @@ def test_parts_of_a_content_are_its_lines():
 def test_the_path_of_completions_is_added_where_it_is_missing():
     assert completions_url("http://h/v1/") == "http://h/v1/chat/completions"
     assert completions_url("http://h/v1/chat/completions?k=1") == "http://h/v1/chat/completions?k=1"
+
+
+def test_usage_of_either_spelling_is_read_with_its_details_and_nothing_that_is_no_count():
+    reported = {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "total_tokens": True,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": -1},
+    }
+
+    assert gemini_usage(reported) == {
+        "prompt_token_count": 10,
+        "candidates_token_count": 5,
+        "cached_content_token_count": 4,
+    }
+    assert gemini_usage("10 tokens") == {}
