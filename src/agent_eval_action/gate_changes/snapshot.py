@@ -6,8 +6,9 @@ The difference between two checkouts is what a change does to the gate itself. N
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -257,13 +258,64 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
     try:
         with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, found.open_repository() as repository:
             root = Path(name).resolve()
-            with_code = _names_functions(repository, found.commit)
-            export_tree(repository, found.commit, root, wanted=_is_read_or_code if with_code else _is_read)
+            wanted = _is_read_or_code if _names_functions(repository, found.commit) else _is_read
+            export_tree(repository, found.commit, root, wanted=wanted)
             folder = root / found.inner if found.inner else root
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
-            return _read(found, folder, context)
+            if not context.event.is_change:
+                return _read(found, folder, context)
+            submodules = repository.submodules(found.commit)
+            unknown = tuple(_export_submodules(found, submodules, root, wanted))
+            beyond_git = _copy_beyond_git(found, submodules, folder, context)
+            read = _read(found, folder, context, beyond_git)
+            return replace(read, notes=(*unknown, *read.notes)) if isinstance(read, BaseSnapshot) else read
     except (OSError, ValueError) as error:
         return BaseUnavailable(f"the files of the base commit {short} cannot be had: {error}", found.commit)
+
+
+def _export_submodules(
+    base: BaseCommit, submodules: Mapping[str, str], root: Path, wanted: Callable[[str, int], bool]
+) -> Iterator[str]:
+    """Write the files of the base's submodules; notes of those whose commit the checkout does not have."""
+    top = base.repository.root()
+    for path, commit in submodules.items() if top else ():
+        repository = replace(base.repository, folder=top / path) if (top / path).is_dir() else None
+        if repository is not None and repository.commit(commit) is not None:
+            export_tree(repository, commit, root / path, wanted=wanted)
+        elif repository is not None and any((top / path).iterdir()):
+            yield f"what the change does in the submodule {path} is not known: its commit {commit[:10]} is not here"
+
+
+def _copy_beyond_git(
+    base: BaseCommit, submodules: Mapping[str, str], folder: Path, context: CommandContext
+) -> frozenset[str]:
+    """Copy the eval files that no commit has, with their criteria, and return their names in the workspace.
+
+    A step of the job has written them, or a submodule has them of which only the change's commit is here: the change
+    does not add them, so they are main's as well.
+    """
+    settings = base.settings
+    here, prefix = settings.workspace, f"{base.inner}/" if base.inner else ""
+    repository = Repository(here, context.environ)
+    head, indexed = repository.resolve("HEAD"), repository.indexed()
+    try:
+        found = context.suite(settings, context.named_files(here, here))
+    except AgentEvalError:  # raised again where the run reads them
+        return frozenset()
+    if head is None or indexed is None:
+        return frozenset()
+    added = tuple(f"{path}/" for path in repository.submodules(head).keys() - submodules.keys())
+    copied: set[str] = set()
+    for eval_set in found.sets:
+        for file in filter(None, (eval_set.path, eval_set.criteria_file, eval_set.session_file)):
+            name = file.relative_to(here).as_posix() if file.is_relative_to(here) else ""
+            target = folder / name
+            if not name or name in indexed or f"{prefix}{name}".startswith(added) or os.path.lexists(target):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            copied.add(name)
+    return frozenset(copied)
 
 
 def _is_read(path: str, size: int) -> bool:
@@ -285,13 +337,15 @@ def _is_read_or_code(path: str, size: int) -> bool:
     return _is_read(path, size) or (size <= MAX_CODE and path.endswith(".py"))
 
 
-def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot | BaseUnavailable:
+def _read(
+    base: BaseCommit, root: Path, context: CommandContext, beyond_git: Collection[str] = ()
+) -> BaseSnapshot | BaseUnavailable:
     here, short = base.settings.workspace, base.commit[:10]
     try:
         there, lack = _settings(here, root, context)
         discovery = context.suite(there, context.named_files(here, root), may_lack=True)
         sets, notes = _load(there, discovery, short)
-        snapshot = _snapshot(there, sets)
+        snapshot = _without_copies(_snapshot(there, sets), beyond_git)
     except AgentEvalError as error:
         problem = f" ({error.problems[0].message})" if error.problems else ""
         why = f"{error.message}{problem}".replace(f"{root}/", "")
@@ -310,6 +364,25 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
         notes=tuple(notes),
         chosen_agents_lack=lack,
         scoring_files=tuple(sorted(_scoring_files(discovery, there.workspace))),
+    )
+
+
+def _without_copies(snapshot: Snapshot, beyond_git: Collection[str]) -> Snapshot:
+    """The snapshot without the cases of files beyond git that a file of the commit has as well.
+
+    Those are of the commit, wherever they lie now, and are judged as they were there.
+    """
+    committed = {
+        (item.agent, case.digest) for item in snapshot.sets if item.path not in beyond_git for case in item.cases
+    }
+    return replace(
+        snapshot,
+        sets=tuple(
+            replace(item, cases=tuple(case for case in item.cases if (item.agent, case.digest) not in committed))
+            if item.path in beyond_git
+            else item
+            for item in snapshot.sets
+        ),
     )
 
 

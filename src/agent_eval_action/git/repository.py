@@ -22,6 +22,7 @@ _NETWORK_S: Final = 90.0
 _LIST_S: Final = 60.0
 _LINK: Final = "120000"
 _PROGRAM: Final = "100755"
+_SUBMODULE: Final = "160000"
 _AT_ONCE: Final = 32 << 20  # bytes of files in memory
 
 # The workspace's .git/config is untrusted: it may name programs to run.
@@ -275,6 +276,11 @@ class Repository:
         result = self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
         return frozenset(result.names) if result.ok else None
 
+    def indexed(self) -> frozenset[str] | None:
+        """Files below ``folder``, relative to it, that are in the index; None where git cannot say."""
+        result = self.run("ls-files", "-z", "--cached", "--", ".")
+        return frozenset(result.names) if result.ok else None
+
     def listed(self) -> frozenset[str] | None:
         """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None without a git."""
         results = (
@@ -314,10 +320,17 @@ class Repository:
 
     def all_files(self, commit: str) -> tuple[TreeEntry, ...]:
         """Every file and link of a commit, by its path in the repository. Raises OSError."""
+        return tuple(entry for entry in self._whole_tree(commit) if entry.size is not None)
+
+    def submodules(self, commit: str) -> dict[str, str]:
+        """The commit of every submodule of a commit, by its path in the repository. Raises OSError."""
+        return {entry.name: entry.oid for entry in self._whole_tree(commit) if entry.mode == _SUBMODULE}
+
+    def _whole_tree(self, commit: str) -> tuple[TreeEntry, ...]:
         result = self.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit, timeout=_LIST_S)
         if not result.ok:
             raise OSError(result.err or f"git cannot list the files of {commit[:10]}")
-        return tuple(entry for entry in _entries(result) if entry.size is not None)
+        return _entries(result)
 
     def blobs(self, oids: Iterable[str]) -> dict[str, bytes]:
         """Contents of blobs by object name, in one process; what is missing is left out."""

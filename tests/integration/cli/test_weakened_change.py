@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -358,3 +359,118 @@ def test_an_eval_set_named_by_its_id_is_found_on_main(kept: Kept):
     code, decision, said = kept.run("s", **PULL)
     assert code == 1, said
     assert decision["weakenings"] == []
+
+
+LAX = json.dumps({"criteria": {"response_match_score": 0.0}})
+
+
+def test_eval_files_that_a_step_of_the_job_writes_are_main_s_as_well(kept: Kept):
+    kept.git("checkout", "-q", "main")
+    with (kept.root / ".gitignore").open("a", encoding="utf-8") as file:
+        file.write("evals/*.evalset.json\n")
+    kept.git("rm", "-q", "--cached", "evals/s.evalset.json")
+    kept.commit("main")
+    kept.git("checkout", "-qb", "pr2")
+    kept.answers(a="six", b="no")
+    (kept.root / "evals" / "test_config.json").write_text(LAX)
+    kept.commit("pr2")
+    code, decision, said = kept.run(**PULL)
+    assert code == 1, said
+    assert "`b`" in headline(decision)
+    assert [one["code"] for one in decision["weakenings"]] == ["criterion_loosened"]
+
+
+def test_a_case_that_git_had_is_judged_by_main_s_criteria_in_a_file_that_git_lacks_too(kept: Kept):
+    kept.git("mv", "evals/s.evalset.json", "evals/t.evalset.json")
+    (kept.root / "written").mkdir()
+    kept.git("mv", "evals/t.evalset.json", "written/t.evalset.json")
+    with (kept.root / ".gitignore").open("a", encoding="utf-8") as file:
+        file.write("written/\n")
+    kept.git("rm", "-q", "--cached", "written/t.evalset.json")
+    (kept.root / "written" / "test_config.json").write_text(LAX)
+    (kept.root / "agent-eval.yaml").write_text(CONFIG.replace("evals: evals", "evals: written") + "repeats: 6\n")
+    kept.answers("written/t", a="six", b="no")
+    kept.commit("pr")
+    code, decision, said = kept.run(**PULL)
+    assert code == 1, said
+    assert "`b`" in headline(decision)
+    assert "criterion_loosened" in [one["code"] for one in decision["weakenings"]]
+
+
+class WithSubmodule(Kept):
+    """The same with the eval files in a submodule. The agent of both branches answers case ``b`` wrongly."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.root = kept.root
+
+    @property
+    def source(self) -> Path:
+        return self.root.parent / f"{self.root.name}-evals"
+
+    def in_source(self, *words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        command = ["git", *who, "-C", str(self.source), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def move_evals(self) -> None:
+        self.git("rm", "-rq", "--cached", "evals")
+        (self.root / "evals").rename(self.source)
+        self.in_source("init", "-q", "-b", "main")
+        self.in_source("config", "uploadpack.allowAnySHA1InWant", "true")
+        self.in_source("add", "-A")
+        self.in_source("commit", "-qm", "x")
+        self.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", f"file://{self.source}", "evals")
+
+    def update_evals(self) -> None:
+        """Take the newest eval files over, as a job's checkout does."""
+        self.in_source("add", "-A")
+        self.in_source("commit", "-qm", "x")
+        commit = self.in_source("rev-parse", "HEAD")
+        for words in (("fetch", "-q", "--depth=1", "origin", commit), ("checkout", "-q", commit)):
+            subprocess.run(["git", "-C", str(self.root / "evals"), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def with_submodule(kept: Kept) -> WithSubmodule:
+    made = WithSubmodule(kept)
+    made.git("checkout", "-q", "main")
+    made.git("checkout", "-q", "pr", "--", "recording")
+    made.move_evals()
+    made.commit("main")
+    made.git("checkout", "-qb", "pr2")
+    return made
+
+
+def test_eval_files_in_a_submodule_are_main_s_as_well(with_submodule: WithSubmodule):
+    with_submodule.commit("pr2")
+    code, decision, said = with_submodule.run(**PULL)
+    assert code == 1, said
+    assert "`b`" in headline(decision)
+    assert decision["weakenings"] == []
+
+
+def test_what_a_change_does_in_a_submodule_is_seen_where_both_commits_are_here(with_submodule: WithSubmodule):
+    source = with_submodule.source
+    value = json.loads((source / "s.evalset.json").read_text())
+    value["eval_cases"] = value["eval_cases"][1:]
+    (source / "s.evalset.json").write_text(json.dumps(value))
+    (source / "test_config.json").write_text(LAX)
+    with_submodule.update_evals()
+    with_submodule.commit("pr2")
+    code, decision, said = with_submodule.run(**PULL)
+    assert code == 1, said
+    assert [one["code"] for one in decision["weakenings"]] == ["case_removed", "criterion_loosened"]
+
+
+def test_a_submodule_whose_base_is_not_here_is_named_and_its_cases_still_count(with_submodule: WithSubmodule):
+    (with_submodule.source / "README").write_text("x")
+    with_submodule.update_evals()
+    with_submodule.commit("pr2")
+    shutil.rmtree(with_submodule.root / "evals")
+    shutil.rmtree(with_submodule.root / ".git" / "modules" / "evals")
+    update = ("-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init", "--depth=1", "evals")
+    with_submodule.git(*update)
+    code, decision, said = with_submodule.run(**PULL)
+    assert code == 1, said
+    assert "`b`" in headline(decision)
+    assert any("what the change does in the submodule evals is not known" in note for note in notes(decision))
