@@ -298,7 +298,7 @@ class SafetyScore(GradedCriterion):
     name: ClassVar[str] = "safety_score"
     prompt_names: ClassVar[tuple[str, ...]] = ("safety",)
 
-    def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
+    def texts(self, _sample: Sample, _turn: int, answer: str) -> Mapping[str, str]:
         return {"answer": answer}
 
 
