@@ -278,11 +278,13 @@ def _export_submodules(
 ) -> Iterator[str]:
     """Write the files of the base's submodules; notes of those whose commit the checkout does not have."""
     top = base.repository.root()
-    for path, commit in submodules.items() if top else ():
-        repository = replace(base.repository, folder=top / path) if (top / path).is_dir() else None
-        if repository is not None and repository.commit(commit) is not None:
+    for path, commit in submodules.items():
+        if top is None or not (top / path).is_dir():
+            continue
+        repository = replace(base.repository, folder=top / path)
+        if repository.commit(commit) is not None:
             export_tree(repository, commit, root / path, wanted=wanted)
-        elif repository is not None and any((top / path).iterdir()):
+        elif any((top / path).iterdir()):
             yield f"what the change does in the submodule {path} is not known: its commit {commit[:10]} is not here"
 
 
