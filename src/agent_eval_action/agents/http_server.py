@@ -121,6 +121,20 @@ class _BoundedStream(httpx.AsyncByteStream):
                 closed()
 
 
+class _Response(httpx.Response):
+    async def aiter_lines(self) -> AsyncIterator[str]:
+        """Lines end at line feeds: JSON may hold the other characters at which httpx ends them, U+2028 for one."""
+        pieces: list[bytes] = []
+        async for chunk in self.aiter_bytes():
+            *ended, rest = chunk.split(b"\n")
+            for last in ended:
+                yield b"".join((*pieces, last)).decode("utf-8", "replace").removesuffix("\r")
+                pieces.clear()
+            pieces.append(rest)
+        if tail := b"".join(pieces):
+            yield tail.decode("utf-8", "replace").removesuffix("\r")
+
+
 class ServerConnection:
     """The connections to one agent's server, and the rate that it lets requests through, learnt for all sessions.
 
@@ -163,7 +177,10 @@ class ServerConnection:
             give_back()
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - an asynchronous transport's is
-        response.stream = _BoundedStream(response.stream, self.body_limit, give_back)
+        stream = _BoundedStream(response.stream, self.body_limit, give_back)
+        response = _Response(
+            response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
+        )
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await response.aclose()
             raise AnswerTooLargeError("the server compresses its answer, which it was asked not to do")

@@ -177,6 +177,15 @@ async def test_a_stream_is_read_as_the_message_it_makes_up(tmp_path):
     assert Usage.of_turns([turn.invocation]).total_tokens == 6
 
 
+async def test_characters_that_end_lines_elsewhere_are_text(tmp_path):
+    words = "a\u2028b\u2029c\x85d"
+    chunk = json.dumps(delta("stop", content=words), ensure_ascii=False)
+    async with session_with(tmp_path, stream(chunk, "[DONE]")) as (session, _):
+        turn = await session.turn(text("hi"))
+    assert isinstance(turn, TurnDone), turn
+    assert turn.invocation.response_text == words
+
+
 async def test_history_and_state_are_sent_first(tmp_path):
     call = Part(function_call=FunctionCall(name="roll", args={"sides": 6}))
     result = Part(function_response=FunctionResponse(name="roll", response={"result": 6}))
