@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, RateLimited, Retrying
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, RateLimited
+from agent_eval_action.llm.retries import Retrying
 from benchmarks.judged_job import MODEL
 from support.gemini_server import client
 

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from agent_eval_action.baseline import STORES
-from agent_eval_action.config.models import BaselineSettings
+from agent_eval_action.config.models import DRIVER_OPTIONS, AgentSettings, BaselineSettings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.base import StoreKind
@@ -80,3 +80,10 @@ def test_every_store_says_how_a_baseline_begins_with_it(store):
     assert store.begin.count("`") % 2 == 0
     assert re.match(r"[a-z`]", store.begin)
     assert not store.begin.endswith(".")
+
+
+def test_every_driver_says_which_options_it_needs_and_takes():
+    """Without its entry a driver runs, and options that are missing or mean nothing are passed over."""
+    assert DRIVER_OPTIONS.keys() == table("AGENTS").keys()
+    named = {name for needs, _, others in DRIVER_OPTIONS.values() for name in (*needs, *others)}
+    assert named <= AgentSettings.model_fields.keys()

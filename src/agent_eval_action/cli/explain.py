@@ -23,6 +23,7 @@ from agent_eval_action.git.repository import Repository
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.differences import first_difference
+from agent_eval_action.reports.messages import KIND_LABELS
 from agent_eval_action.reports.verdict import next_steps, quoted_case
 from agent_eval_action.reports.view import CaseView
 from agent_eval_action.results.base import CaseKey
@@ -249,7 +250,7 @@ def _score(pair: PairChange, report: ReportInput) -> LastScore:
         mean=mean,
         attempts=pair.current.n if pair.current else 0,
         errors=pair.errors,
-        outcome=fmt.KIND_LABELS[pair.kind],
+        outcome=KIND_LABELS[pair.kind],
         blocks=pair.blocking,
         short=short,
         says=str(report.view.messages.pair(pair, with_case=False)),

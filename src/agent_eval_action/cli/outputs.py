@@ -27,10 +27,9 @@ from agent_eval_action.errors import ExitCode, OutputError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.formats import select_cases
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
-from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import scores_only, write_text
-from agent_eval_action.reports.messages import Messages
+from agent_eval_action.reports.messages import OUTCOME_LABELS, Messages
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
 from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, passes, with_threshold
 from agent_eval_action.results.base import CaseKey
@@ -147,7 +146,7 @@ def finish(
         log.warning(str(unwritten))
     headline, outcome = _headline(report.decision), report.decision.outcome
     if code is not ExitCode.PASS:
-        log.error(headline, f"agent-eval: {fmt.OUTCOME_LABELS[outcome].lower()}")
+        log.error(headline, f"agent-eval: {OUTCOME_LABELS[outcome].lower()}")
     elif EXIT[outcome] is not ExitCode.PASS:  # green because of `fail_on`, not of the verdict
         log.warning(headline)
     return code

@@ -11,7 +11,7 @@ from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import Prose, joined, names
-from agent_eval_action.reports.messages import run_findings
+from agent_eval_action.reports.messages import OUTCOME_LABELS, run_findings
 from agent_eval_action.reports.verdict import ALL_WORSE, advice, heading, next_steps, why
 from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
@@ -52,7 +52,7 @@ def show(
     outcome, quiet = report.decision.outcome, verbosity == "quiet"
     if not quiet:
         out.print()
-    label = Text(f"{fmt.OUTCOME_LABELS[outcome]}  ", style=f"bold {_STYLES[outcome]}")
+    label = Text(f"{OUTCOME_LABELS[outcome]}  ", style=f"bold {_STYLES[outcome]}")
     print_wrapped(out, label + Text(terminal(str(heading(report))), style="bold"))
     for sentence in why(report):
         print_wrapped(out, prose_text(out, sentence, _SENTENCE))

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.models import AgentDefaults, AgentIdentity, AgentSettings, Policy, Settings
+from agent_eval_action.config.models import (
+    DRIVER_OPTIONS,
+    AgentDefaults,
+    AgentIdentity,
+    AgentSettings,
+    Policy,
+    Settings,
+)
 from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
@@ -423,30 +430,17 @@ def _folder_problems(entry: _AgentEntry, agent: AgentSettings, workspace: Path) 
         yield entry.origin.problem(message, hint=hint)
 
 
-_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
-_DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
-    "adk": ((), "", ()),
-    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
-    "adk_server": _SERVER,
-    "a2a": _SERVER,
-    "openai": (*_SERVER[:2], ("headers", "model")),
-    "command": (("command",), "command: the program that answers, and its arguments", ()),
-    "python": (("function",), "function: MODULE:FUNCTION", ()),
-}
-"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
-
-
 def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """What is missing, or means nothing, of the options that only some drivers have. Drivers of packages take any."""
-    if agent.driver not in _DRIVER_OPTIONS:
+    if agent.driver not in DRIVER_OPTIONS:
         return
-    needed, hint, others = _DRIVER_OPTIONS[agent.driver]
+    needed, hint, others = DRIVER_OPTIONS[agent.driver]
     given = [name for name in needed if getattr(agent, name)]
     if needed and not given:
         yield f"the driver {agent.driver} needs a {' or a '.join(needed)}", hint
     if len(given) > 1:
         yield f"{' and '.join(given)} are given, and one of them answers", "keep one of them"
-    known = {name for needs, _, more in _DRIVER_OPTIONS.values() for name in (*needs, *more)}
+    known = {name for needs, _, more in DRIVER_OPTIONS.values() for name in (*needs, *more)}
     for name in sorted(name for name in known - {*needed, *others} if getattr(agent, name)):
         yield f"a {name} is given, and driver: {agent.driver}", "keep one of them"
 

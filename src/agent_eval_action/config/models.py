@@ -70,7 +70,7 @@ TURN_SECONDS: Final = 120.0
 JUDGE_CALLS: Final = 96
 TRY_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 120.0
-EXTRA_RUNS_PER_CASE: Final = 10
+EXTRA_RUNS_PER_CASE: Final = 10  # at most: how many a suspect gets stands in gate/assess.py
 EXTRA_RUNS: Final = 100  # for the whole run, beside those for each case
 
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
@@ -312,6 +312,19 @@ class AgentSettings(AgentDefaults):
     name: str
     evals: Evals = ()
     module: AgentModule | None = None
+
+
+_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
+DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
+    "adk": ((), "", ()),
+    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
+    "adk_server": _SERVER,
+    "a2a": _SERVER,
+    "openai": (*_SERVER[:2], ("headers", "model")),
+    "command": (("command",), "command: the program that answers, and its arguments", ()),
+    "python": (("function",), "function: MODULE:FUNCTION", ()),
+}
+"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
 
 
 class AgentIdentity(Frozen):

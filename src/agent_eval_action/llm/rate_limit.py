@@ -1,6 +1,4 @@
-"""How many calls of a model are under way, how fast they start, and when a refused one is made again.
-
-By the user's bounds, by what a 429 teaches, and by the server's Retry-After.
+"""How many calls of a model are under way, and how fast they start: by the user's bounds, and by what a 429 teaches.
 
 The rate is learnt by the file that agents' workers use too. docs/cost.md has the figure that its lines are kept for.
 """
@@ -8,29 +6,20 @@ The rate is learnt by the file that agents' workers use too. docs/cost.md has th
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
 
-from agent_eval_action.config.models import JUDGE_CALLS, RETRY_SECONDS, LlmOptions
+from agent_eval_action.config.models import JUDGE_CALLS, LlmOptions
 from agent_eval_action.llm.budget import estimated_usage
-from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.worker.agent_eval_worker_rate import RateEstimator
 
 _CUT = 0.7  # CUBIC's: half is too much where what was refused is asked again anyway (RFC 9438, 4.6)
 _FIRST_PERMITS = 48  # before the first answer; they double each round trip
 _MINUTE_S = 60.0
-FIRST_WAIT: Final = 1.0
-LONGEST_WAIT: Final = 30.0
-# An empty or cut answer was paid for, and asking a fourth time has rarely changed a model's mind.
-EMPTY_TRIES: Final = 3
-_PASSING: Final = frozenset(
-    {LlmErrorKind.RATE_LIMITED, LlmErrorKind.UNAVAILABLE, LlmErrorKind.TIMEOUT, LlmErrorKind.EMPTY}
-)
 
 
 class AdaptiveSemaphore:
@@ -200,58 +189,3 @@ class RateLimited:
             elif answer.kind is LlmErrorKind.RATE_LIMITED:
                 call.refused, call.retry_after = True, answer.retry_after
             return answer
-
-
-@dataclass(frozen=True)
-class Retrying:
-    """An ``Llm`` that asks ``llm`` until it answers, errs for good, or ``deadline`` seconds are spent.
-
-    The waits between tries count and the time failed tries took on the wire, not the time in the limiter's queue.
-    Tokens of failed tries are in the usage of what is returned. No tenacity: tries end in values, the deadline is not
-    the clock's, and the server has a say in each wait.
-    """
-
-    llm: Llm
-    deadline: float = RETRY_SECONDS
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
-
-    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply, or the last try's error."""
-        spent, tries, empty, wasted = 0.0, 0, 0, LlmUsage(0, 0, 0)
-        while True:
-            answer = await self.llm.generate(request)
-            tries += 1
-            if isinstance(answer, LlmReply):
-                return replace(answer, usage=answer.usage + wasted) if tries > 1 else answer
-            spent += answer.seconds
-            empty += answer.kind is LlmErrorKind.EMPTY
-            wasted = wasted + answer.usage if answer.usage else wasted
-            wait = self._wait(tries, answer.retry_after)
-            end = self._end(answer, empty, spent, wait)
-            if end is not None:
-                message = f"{answer.message.removesuffix('.')}{end}" if end else answer.message
-                return replace(answer, message=message, seconds=spent, usage=wasted)
-            await self.sleep(wait)
-            spent += wait
-
-    def _wait(self, tries: int, retry_after: float | None) -> float:
-        """Seconds before the next try. Jitter on top of Retry-After keeps clients from returning at the same moment."""
-        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 10))
-        if retry_after is None:
-            return self.jitter() * longest
-        return retry_after + self.jitter() * min(longest, max(retry_after, FIRST_WAIT) / 2)
-
-    def _end(self, error: LlmError, empty: int, spent: float, wait: float) -> str | None:
-        """How the sentence ends when no further try is made; None: try again."""
-        if error.kind not in _PASSING:
-            return ""
-        if error.kind is LlmErrorKind.EMPTY and empty >= EMPTY_TRIES:
-            return f" ({empty} times)"
-        left = max(0.0, self.deadline - spent)
-        if error.retry_after is not None and error.retry_after > left:
-            return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.retry_deadline"
-        if left <= 0 or wait > left:
-            # the deadline and not what was spent: an outage says the same of every case, so that reports say it once
-            return f"; given up after {self.deadline:g} s (llm.retry_deadline)"
-        return None

@@ -19,7 +19,8 @@ from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, Pr
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
 from agent_eval_action.llm.providers.base import ModelProvider
-from agent_eval_action.llm.rate_limit import RateLimited, Retrying
+from agent_eval_action.llm.rate_limit import RateLimited
+from agent_eval_action.llm.retries import Retrying
 
 CACHE_FOLDER = "llm"
 

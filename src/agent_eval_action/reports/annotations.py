@@ -13,7 +13,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import Cause
 from agent_eval_action.reports.formatting import clean
-from agent_eval_action.reports.messages import Messages
+from agent_eval_action.reports.messages import KIND_LABELS, Messages
 from agent_eval_action.reports.view import Group, main_and_here
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
@@ -110,7 +110,7 @@ def _reasons(cause: Cause, messages: Messages) -> Iterator[str]:
     if view.group is Group.NOT_MEASURED or not view.telling:
         yield clean(cause.differences[0].plain, _SENTENCE)
     for pair in view.pairs[: view.telling][:_REASONS] if view.group is not Group.NOT_MEASURED else ():
-        numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
+        numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {KIND_LABELS[pair.kind]}"
         yield clean(messages.pair(pair).plain or numbers, _SENTENCE)
     if others := cause.cases[1:]:
         yield f"The same cause: {shortlist(others, _NAMED, lambda other: clean(other.key.case, 120))}"

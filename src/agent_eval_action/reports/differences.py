@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import Name, Prose, compose, joined
+from agent_eval_action.reports.messages import KIND_LABELS
 from agent_eval_action.reports.view import (
     CaseView,
     Group,
@@ -375,7 +376,7 @@ def attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> I
 def _criterion_line(pair: PairChange) -> str:
     sign = {True: "✓", False: "✗", None: "·"}[passing(pair)]
     if pair.kind is ChangeKind.ERROR or pair.errors:
-        return f"! {pair.criterion}: {fmt.KIND_LABELS[ChangeKind.ERROR]}"
+        return f"! {pair.criterion}: {KIND_LABELS[ChangeKind.ERROR]}"
     needs = f", needs {fmt.limits(pair)}" if pair.threshold is not None else ""
     return f"{sign} {pair.criterion}: {fmt.pair_text(pair)}{needs}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Unit, Verdict
+from agent_eval_action.results.decision import CriterionChange, PairChange, Unit
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionInfo, Goal, Totals
 
@@ -18,18 +18,6 @@ MINUS: Final = "\N{MINUS SIGN}"
 NONE: Final = "–"
 _HUGE, _LARGE, _TENS = 10**15, 1e7, 10
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-KIND_LABELS: Final[dict[ChangeKind, str]] = {
-    **{kind: kind.value.replace("_", " ") for kind in ChangeKind},
-    ChangeKind.SAME: "unchanged",
-    ChangeKind.CHANGED: "changed definition",
-    ChangeKind.ON_MAIN: "already broken on main",
-}
-OUTCOME_LABELS: Final[dict[Verdict, str]] = {
-    Verdict.PASS: "Passed",
-    Verdict.FAIL: "Blocked",
-    Verdict.INCONCLUSIVE: "Inconclusive",
-    Verdict.COLLECTING: "Collecting",
-}
 
 
 @lru_cache(maxsize=4_096)

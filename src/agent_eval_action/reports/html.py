@@ -22,7 +22,7 @@ from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import error_line
 from agent_eval_action.reports.formatting import Name, Prose, clean
 from agent_eval_action.reports.markdown import ADDRESS
-from agent_eval_action.reports.messages import Messages, main_event, run_findings
+from agent_eval_action.reports.messages import KIND_LABELS, OUTCOME_LABELS, Messages, main_event, run_findings
 from agent_eval_action.reports.verdict import advice, heading, next_steps, rerun_commands, select_case, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.base import CaseKey
@@ -96,7 +96,7 @@ def html(report: ReportInput, budget: int | None = None) -> str:
         _environment()
         .get_template("report.html")
         .render(
-            title=f"{fmt.OUTCOME_LABELS[report.decision.outcome]}: agent evaluation",
+            title=f"{OUTCOME_LABELS[report.decision.outcome]}: agent evaluation",
             style=_digest("report.css"),
             script=_digest("report.js"),
         )
@@ -253,7 +253,7 @@ def _pair(pair: PairChange, messages: Messages) -> Json:
         "interval": fmt.interval(pair),
         "tone": _tone(pair),
         "needs": fmt.limits(pair),
-        "kind": fmt.KIND_LABELS[pair.kind],
+        "kind": KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
         "why": _prose_parts(messages.pair(pair, with_case=False)),
         "fresh": _stat(pair.fresh, pair),
@@ -352,7 +352,7 @@ def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         pairs[pair.criterion].append(pair)
     return {
         "outcome": decision.outcome.value,
-        "label": fmt.OUTCOME_LABELS[decision.outcome],
+        "label": OUTCOME_LABELS[decision.outcome],
         "commits": [
             (commit or "")[:7] for commit in (result.conditions.commit, decision.baseline and decision.baseline.commit)
         ],

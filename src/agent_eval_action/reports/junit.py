@@ -17,6 +17,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import attempt_lines, error_line, first_difference, turn_diffs
 from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.messages import KIND_LABELS
 from agent_eval_action.reports.view import CaseView, failed_attempt, passing, score_of, worst_attempt
 from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.run_result import CriterionInfo, SetResult
@@ -153,7 +154,7 @@ class _Builder:
         sentence = self._report.view.messages.pair(pair)
         # of this criterion alone: another one of the case may fail for another reason
         difference = str(first_difference(replace(view, pairs=(pair,), telling=1)).text or sentence)
-        lines = [f"{view.key}", f"{pair.criterion} {numbers}: {fmt.KIND_LABELS[pair.kind]}", str(sentence)]
+        lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", str(sentence)]
         if spread := fmt.interval(pair):
             lines.append(f"change with 95 % confidence: {spread}")
         attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None

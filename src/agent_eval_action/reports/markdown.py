@@ -15,7 +15,7 @@ from agent_eval_action.reports.base import Link, ReportInput
 from agent_eval_action.reports.differences import Cause, error_line, turn_diffs
 from agent_eval_action.reports.escaping import code, fence, name, prose, text
 from agent_eval_action.reports.formatting import Prose
-from agent_eval_action.reports.messages import run_findings
+from agent_eval_action.reports.messages import OUTCOME_LABELS, run_findings
 from agent_eval_action.reports.verdict import Step, advice, heading, next_steps, rerun_commands, why
 from agent_eval_action.reports.view import (
     COLUMNS,
@@ -92,7 +92,7 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
     loud, passed = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS
     several = view.agents > 1
     title = f"{text(report.title, 200)} · " if report.title else ""
-    head = f"## {_OUTCOMES[decision.outcome]} {title}{fmt.OUTCOME_LABELS[decision.outcome]}"
+    head = f"## {_OUTCOMES[decision.outcome]} {title}{OUTCOME_LABELS[decision.outcome]}"
     table = _criteria_table(_changed(view.criteria)) if loud else ""
     if several and not passed:
         table = _agents_table(report)

@@ -25,13 +25,53 @@ from agent_eval_action.reports.formatting import (
     verb,
 )
 from agent_eval_action.results.base import StoreKind
-from agent_eval_action.results.decision import Decision, MainEvent, PairChange, Verdict
+from agent_eval_action.results.decision import ChangeKind, Decision, MainEvent, PairChange, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, Reason, Subject
 
 Data = Mapping[str, Any]
 
 BEGIN: Final[Mapping[StoreKind, Prose]] = {kind: Prose.marked(store.begin) for kind, store in STORES.items()}
 """How a baseline comes to be, by what keeps it."""
+
+KIND_LABELS: Final[dict[ChangeKind, str]] = {
+    ChangeKind.SAME: "unchanged",
+    ChangeKind.BETTER: "better",
+    ChangeKind.WORSE: "worse",
+    ChangeKind.NEWLY_FAILING: "newly failing",
+    ChangeKind.FIXED: "fixed",
+    ChangeKind.STILL_FAILING: "still failing",
+    ChangeKind.FAILING: "failing",
+    ChangeKind.PASSING: "passing",
+    ChangeKind.NEW: "new",
+    ChangeKind.REMOVED: "removed",
+    ChangeKind.CHANGED: "changed definition",
+    ChangeKind.ERROR: "error",
+    ChangeKind.NOT_APPLICABLE: "not applicable",
+    ChangeKind.FLAKY: "flaky",
+    ChangeKind.ON_MAIN: "already broken on main",
+}
+OUTCOME_LABELS: Final[dict[Verdict, str]] = {
+    Verdict.PASS: "Passed",
+    Verdict.FAIL: "Blocked",
+    Verdict.INCONCLUSIVE: "Inconclusive",
+    Verdict.COLLECTING: "Collecting",
+}
+GROUP_LABELS: Final[Mapping[str, str]] = {
+    "regressed": "regressed",
+    "needs_runs": "needs more runs",
+    "not_measured": "not measured",
+    "below_threshold": "below threshold",
+    "worse": "worse, not blocking",
+    "flaky": "flaky",
+    "broken_on_main": "already broken on main",
+    "quarantined": "quarantined",
+    "new": "new",
+    "changed": "changed definition",
+    "removed": "removed",
+    "better": "better",
+    "unchanged": "unchanged",
+}
+"""Of the groups of cases in reports (``view.Group``)."""
 
 _CASES_IN_HEADLINE: Final = 3
 _CASE, _CRITERION = 100, 60

@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.reports.messages import Messages
+from agent_eval_action.reports.messages import GROUP_LABELS, Messages
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import (
     BaselineTrajectory,
@@ -59,15 +59,7 @@ class Group(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        return _LABELS.get(self, self.name.lower().replace("_", " "))
-
-
-_LABELS: Final = {
-    Group.NEEDS_RUNS: "needs more runs",
-    Group.WORSE: "worse, not blocking",
-    Group.BROKEN_ON_MAIN: "already broken on main",
-    Group.CHANGED: "changed definition",
-}
+        return GROUP_LABELS[self.name.lower()]
 
 
 WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})

@@ -1,4 +1,4 @@
-"""Divides a plan over the jobs of a CI: which cases each of them measures, and its part of the run's limits."""
+"""Divides a plan over the jobs of a CI by main's durations, and joins their results by case."""
 
 from __future__ import annotations
 

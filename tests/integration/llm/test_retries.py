@@ -15,7 +15,7 @@ from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
-from agent_eval_action.llm.rate_limit import Retrying
+from agent_eval_action.llm.retries import Retrying
 from agent_eval_action.llm.router import open_llm
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.rate_limit import EMPTY_TRIES, LONGEST_WAIT, Retrying
+from agent_eval_action.llm.retries import EMPTY_TRIES, LONGEST_WAIT, Retrying
 from support.scripted_llm import ScriptedLlm
 
 ASKED = LlmRequest("gemini-2.5-flash", (Message("user", "Is it so?"),))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.messages import KIND_LABELS, OUTCOME_LABELS
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Stat, Unit, Verdict
 
 
@@ -154,5 +155,5 @@ def test_a_pair_shows_the_sides_it_has() -> None:
 
 
 def test_every_kind_and_outcome_has_a_label() -> None:
-    assert set(fmt.KIND_LABELS) == set(ChangeKind)
-    assert set(fmt.OUTCOME_LABELS) == set(Verdict)
+    assert set(KIND_LABELS) == set(ChangeKind)
+    assert set(OUTCOME_LABELS) == set(Verdict)

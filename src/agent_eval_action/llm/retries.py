@@ -1,0 +1,75 @@
+"""When a failed call of a judge or a simulated user is made again: by its error, and by the server's Retry-After."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent_eval_action.config.models import RETRY_SECONDS
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+
+FIRST_WAIT: Final = 1.0
+LONGEST_WAIT: Final = 30.0
+# An empty or cut answer was paid for, and asking a fourth time has rarely changed a model's mind.
+EMPTY_TRIES: Final = 3
+_PASSING: Final = frozenset(
+    {LlmErrorKind.RATE_LIMITED, LlmErrorKind.UNAVAILABLE, LlmErrorKind.TIMEOUT, LlmErrorKind.EMPTY}
+)
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """An ``Llm`` that asks ``llm`` until it answers, errs for good, or ``deadline`` seconds are spent.
+
+    The waits between tries count and the time failed tries took on the wire, not the time in the limiter's queue.
+    Tokens of failed tries are in the usage of what is returned. No tenacity: tries end in values, the deadline is not
+    the clock's, and the server has a say in each wait.
+    """
+
+    llm: Llm
+    deadline: float = RETRY_SECONDS
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply, or the last try's error."""
+        spent, tries, empty, wasted = 0.0, 0, 0, LlmUsage(0, 0, 0)
+        while True:
+            answer = await self.llm.generate(request)
+            tries += 1
+            if isinstance(answer, LlmReply):
+                return replace(answer, usage=answer.usage + wasted) if tries > 1 else answer
+            spent += answer.seconds
+            empty += answer.kind is LlmErrorKind.EMPTY
+            wasted = wasted + answer.usage if answer.usage else wasted
+            wait = self._wait(tries, answer.retry_after)
+            end = self._end(answer, empty, spent, wait)
+            if end is not None:
+                message = f"{answer.message.removesuffix('.')}{end}" if end else answer.message
+                return replace(answer, message=message, seconds=spent, usage=wasted)
+            await self.sleep(wait)
+            spent += wait
+
+    def _wait(self, tries: int, retry_after: float | None) -> float:
+        """Seconds before the next try. Jitter on top of Retry-After keeps clients from returning at the same moment."""
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 10))
+        if retry_after is None:
+            return self.jitter() * longest
+        return retry_after + self.jitter() * min(longest, max(retry_after, FIRST_WAIT) / 2)
+
+    def _end(self, error: LlmError, empty: int, spent: float, wait: float) -> str | None:
+        """How the sentence ends when no further try is made; None: try again."""
+        if error.kind not in _PASSING:
+            return ""
+        if error.kind is LlmErrorKind.EMPTY and empty >= EMPTY_TRIES:
+            return f" ({empty} times)"
+        left = max(0.0, self.deadline - spent)
+        if error.retry_after is not None and error.retry_after > left:
+            return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.retry_deadline"
+        if left <= 0 or wait > left:
+            # the deadline and not what was spent: an outage says the same of every case, so that reports say it once
+            return f"; given up after {self.deadline:g} s (llm.retry_deadline)"
+        return None
