@@ -146,6 +146,9 @@ class TraceReceiver:
             "OTEL_TRACES_SAMPLER": "always_on",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
             "OTEL_BLRP_SCHEDULE_DELAY": "200",
+            # By default 2,048, and more are dropped: many sessions of a framework that makes a span of each step.
+            "OTEL_BSP_MAX_QUEUE_SIZE": "65536",
+            "OTEL_BLRP_MAX_QUEUE_SIZE": "65536",
             "OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED": "false",
             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
             "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": "true",

@@ -18,9 +18,10 @@ from agent_eval_action.results.evalset import (
     Part,
     Span,
 )
-from agent_eval_action.telemetry.spans import TracedCall, TraceSpan
+from agent_eval_action.telemetry.spans import TracedCall, TraceSpan, parsed
 
 _MAX_DEPTH = 100
+_MESSAGE_DEPTH = 8
 _UNCAPTURED = (
     "the spans of its tool calls have no arguments: have its instrumentation capture content "
     "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
@@ -50,7 +51,8 @@ class Trajectory:
             elif span.kind == "model" and not any(outer.kind == "model" for outer in ancestors):
                 self.models.append(span)
         self.calls = [
-            (call, _agent_of(span, by_id)) for call, span in (_in_order(self.tools, self.models) or self._asked_for())
+            (call, _agent_of(span, by_id))
+            for call, span in (_in_order(self.tools, self.models, self.spans) or self._asked_for())
         ]
 
     def _asked_for(self) -> list[tuple[TracedCall, TraceSpan]]:
@@ -118,18 +120,22 @@ class Trajectory:
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A call that a model asked for: ``place`` is when its answer ended, and the call's number in it."""
+    """A call that a model asked for in ``span``: ``place`` is when its answer ended, and the call's number in it."""
 
     place: tuple[int, int]
     call: TracedCall
+    span: TraceSpan
     ran: bool = False
 
 
-def _in_order(tools: Sequence[TraceSpan], models: Sequence[TraceSpan]) -> list[tuple[TracedCall, TraceSpan]]:
+def _in_order(
+    tools: Sequence[TraceSpan], models: Sequence[TraceSpan], spans: Sequence[TraceSpan]
+) -> list[tuple[TracedCall, TraceSpan]]:
     """Calls that ran, in the order in which models asked for them: tools that run side by side start in any order."""
-    asked = [_Asked((span.end, at), call) for span in models for at, call in enumerate(span.model_calls())]
+    asked = [_Asked((span.end, at), call, span) for span in models for at, call in enumerate(span.model_calls())]
+    asked.sort(key=lambda one: one.place)
     alike: dict[tuple[str, ...], deque[_Asked]] = defaultdict(deque)
-    for one in sorted(asked, key=lambda one: one.place):
+    for one in asked:
         for key in _likenesses(one.call):
             alike[key].append(one)
     placed: list[tuple[tuple[int, int], TracedCall, TraceSpan]] = []
@@ -143,7 +149,41 @@ def _in_order(tools: Sequence[TraceSpan], models: Sequence[TraceSpan]) -> list[t
         wanted.ran = True
         args = wanted.call.args if call.args is None else call.args
         placed.append((wanted.place, replace(call, call_id=call.call_id or wanted.call.call_id, args=args), span))
+    placed += _without_span(asked, {call.call_id for _, call, _ in placed}, spans)
     return [(call, span) for _, call, span in sorted(placed, key=lambda each: each[0])]
+
+
+def _without_span(
+    asked: Iterable[_Asked], ran: set[str], spans: Iterable[TraceSpan]
+) -> Iterator[tuple[tuple[int, int], TracedCall, TraceSpan]]:
+    """Calls that ran although no tool's span says so, for other spans hold the tool's answer.
+
+    LangSmith's client works on batches in several threads where many runs end at once, and then drops the end of a run
+    whose beginning another thread still has.
+    """
+    left = {one.call.call_id: one for one in asked if not one.ran and one.span.is_langsmith}
+    if not left.keys() - ran:
+        return
+    for call_id, answer in _tool_messages(spans):
+        if call_id not in ran and (one := left.get(call_id)):
+            ran.add(call_id)
+            yield one.place, replace(one.call, result={"output": answer}), one.span
+
+
+def _tool_messages(spans: Iterable[TraceSpan]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the messages with which tools answered, by the id of the call, that spans of LangSmith hold."""
+    for span in spans:
+        if span.is_langsmith:
+            for name in ("gen_ai.completion", "gen_ai.prompt"):
+                yield from _tool_messages_in(parsed(span.attributes.get(name)))
+
+
+def _tool_messages_in(value: Any, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict) and isinstance(call_id := value.get("tool_call_id"), str):
+        yield call_id, value
+    elif isinstance(value, dict | list) and depth < _MESSAGE_DEPTH:
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _tool_messages_in(inner, depth + 1)
 
 
 def _likenesses(call: TracedCall) -> Iterator[tuple[str, ...]]:

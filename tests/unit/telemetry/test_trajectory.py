@@ -247,3 +247,26 @@ def test_any_spans_make_a_turn(made: list[tuple[int, int, dict[str, Any]]]) -> N
 def test_calls_of_the_conversation_that_a_model_is_sent_are_not_made_again(events: list[Any]) -> None:
     span = {"name": "chat m", "id": "1", "start": 1, "end": 2, "attributes": {"gen_ai.operation.name": "chat"}}
     assert Trajectory([TraceSpan.read({**span, "events": events})]).calls == []
+
+
+def langsmith(name: str, start: int, end: int, **attributes: Any) -> dict[str, Any]:
+    named = {key.replace("__", "."): json.dumps(value) for key, value in attributes.items() if key.startswith("gen_ai")}
+    kind = {"langsmith.span.kind": attributes["kind"], "gen_ai.operation.name": attributes["operation"]}
+    return {"name": name, "id": f"{name}-{start}", "start": start, "end": end, "attributes": kind | named}
+
+
+def test_a_call_whose_span_langsmith_lost_is_known_by_the_answer_that_other_spans_hold() -> None:
+    """A tool that a model only pretends to call, as for an answer in a given form, has no answer and did not run."""
+    calls = [{"id": f"c{n}", "name": "roll", "args": {"sides": n}, "type": "tool_call"} for n in (6, 20)]
+    form = {"id": "c3", "name": "Answer", "args": {"rolled": 1}, "type": "tool_call"}
+    answers = [{"type": "tool", "name": "roll", "tool_call_id": call["id"], "content": "4"} for call in calls]
+    model = {"kind": "llm", "operation": "chat"}
+    asked = {"generations": [[{"message": {"kwargs": {"tool_calls": [*calls, form]}}}]]}
+    spans = [
+        langsmith("ChatOpenAI", 1, 2, gen_ai__completion=asked, **model),
+        langsmith("roll", 5, 6, kind="tool", operation="execute_tool", gen_ai__prompt={"sides": 20}),
+        langsmith("tools", 3, 7, kind="chain", operation="chain", gen_ai__completion={"messages": answers}),
+        langsmith("ChatOpenAI", 8, 9, gen_ai__prompt={"messages": answers}, gen_ai__completion={}, **model),
+    ]
+    found = with_trace(Invocation(user_content=Content(role="user", parts=(Part(text="roll"),))), spans)
+    assert [(call.name, call.args) for call in found.tool_calls()] == [("roll", {"sides": 6}), ("roll", {"sides": 20})]
