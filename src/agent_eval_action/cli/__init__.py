@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -12,7 +13,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from agent_eval_action.errors import AgentEvalError, ExitCode
+from agent_eval_action.errors import AgentEvalError, ExitCode, OutputError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def main() -> None:
@@ -20,6 +23,9 @@ def main() -> None:
     from agent_eval_action.sandbox.container_init import supervise
 
     supervise(print_step_error)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed for this process
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - until the process ends
     signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
     try:
         if sys.argv[1:2] == ["run"]:
@@ -73,8 +79,15 @@ def _run() -> int:
         app()
     except SystemExit as ended:  # typer's own: usage errors, --help, typer.Exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BrokenPipeError:  # whoever reads has read enough, and there may have been no verdict yet
+        return ExitCode.INCONCLUSIVE
     except Exception as error:  # noqa: BLE001 - the last catch of the process
-        return _report(error)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:  # stdout, for files have errors of their own
+            error = OutputError(f"the output cannot be written: {error.strerror}")
+        code = error.exit_code if isinstance(error, AgentEvalError) else ExitCode.BUG
+        with contextlib.suppress(OSError):
+            _report(error)
+        return code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         log.error("the run was interrupted")
@@ -87,7 +100,7 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _report(error: Exception) -> ExitCode:
+def _report(error: Exception) -> None:
     from agent_eval_action.cli import log
 
     if isinstance(error, AgentEvalError):
@@ -100,9 +113,7 @@ def _report(error: Exception) -> ExitCode:
             print(text, file=sys.stderr)
         log.no_verdict(str(error))
         _print_json(error.fields)
-        return error.exit_code
-    if isinstance(error, BrokenPipeError):
-        return ExitCode.PASS
+        return
     import platform
 
     from agent_eval_action import __version__
@@ -118,7 +129,6 @@ def _report(error: Exception) -> ExitCode:
     print(log.terminal(log.redaction.text(issue), 100_000, lines=True), file=sys.stderr)
     log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
     _print_json({"message": f"{type(error).__name__}: {error}", "exit_code": int(ExitCode.BUG)})
-    return ExitCode.BUG
 
 
 def _print_json(error: Mapping[str, Any]) -> None:
@@ -140,7 +150,10 @@ def _flushed(code: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
+        except OSError as error:
             # the reader is gone; give Python something it can flush
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout and error.errno in _NO_ROOM:
+                print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+                code = code or ExitCode.INCONCLUSIVE
     return code

@@ -87,8 +87,9 @@ def write_data(text: str, output: Path | None) -> None:
 
 def print_results(result: RunResult) -> None:
     """Write results.json to stdout."""
-    for piece in results_json.dump(result):
-        write_data(piece, None)
+    with contextlib.suppress(BrokenPipeError):  # who has read enough changes no verdict
+        for piece in results_json.dump(result):
+            write_data(piece, None)
 
 
 def results_file(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 
 from integration.cli.test_weakened_change import UPDATE, Repo
-from support.command import agent_eval
+from support.command import COMMAND, agent_eval
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "schema"
 
@@ -88,3 +89,34 @@ def test_an_error_is_json_as_well(repo: Repo, words: tuple[str, ...], message: s
 def test_without_it_stdout_is_empty(repo: Repo) -> None:
     assert agent_eval("run", cwd=repo.root).stdout == ""
     assert agent_eval("validate", "-q", cwd=repo.root).stderr == ""
+
+
+def started(repo: Repo, *words: str, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([COMMAND, *words], cwd=repo.root, **streams)
+
+
+@pytest.mark.parametrize(
+    "words", [("list", "--json"), ("list",), ("validate", "--json"), ("run", "--json"), ("--help",)]
+)
+def test_a_full_disk_behind_stdout_is_an_error_and_no_defect(repo: Repo, words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = started(repo, *words, stdout=full, stderr=subprocess.PIPE)
+        _, said = process.communicate()
+        assert process.returncode == 3, said
+        assert b"No space left on device" in said
+        assert b"Traceback" not in said
+        nowhere = started(repo, *words, stdout=full, stderr=full)
+        assert nowhere.wait() == 3
+
+
+def test_a_reader_that_leaves_changes_no_verdict(repo: Repo) -> None:
+    process = started(repo, "run", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate()
+    assert process.returncode == 1, said
+
+
+def test_closed_streams_are_no_defect(repo: Repo) -> None:
+    command = f'"{COMMAND}" list >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command], cwd=repo.root, check=False).returncode == 0
