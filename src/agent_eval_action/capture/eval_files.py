@@ -21,7 +21,8 @@ from agent_eval_action.config.discovery import DiscoveredSet
 from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, YAML_SUFFIXES, read_bytes, refusal
 from agent_eval_action.diagnostics.suggestions import clip, did_you_mean
 from agent_eval_action.diagnostics.tables import Table
-from agent_eval_action.errors import EvalFileError, Problem, Unreadable, UsageError, writing
+from agent_eval_action.errors import EvalFileError, OutputError, Problem, Unreadable, UsageError, writing
+from agent_eval_action.folders import relative
 from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.formats.tables import column_roles
@@ -62,14 +63,20 @@ class EvalFile:
         """
         cases = list(cases)
         if not os.path.lexists(self.path):
+            self.refuse_unless_extensible()
             return self._create(cases, force=force)
         self._refuse_taken(self.load().eval_set.eval_cases, cases, force=force)
         return tuple(self._add(case) for case in cases)
 
     def refuse_unless_extensible(self) -> None:
-        """Raise EvalFileError where the file is there and takes no case, before anybody makes one for it."""
+        """Raise an AgentEvalError where the file takes no case or cannot be made, before anybody makes one for it."""
         if os.path.lexists(self.path):
             self._editor(self.load())
+        elif not self.path.name.endswith(".json"):
+            raise UsageError(f"there is no file {self._where}", hint="a new file is an eval set: NAME.evalset.json")
+        folder = next(place for place in self.path.parents if place.exists())
+        if not os.access(folder, os.W_OK):
+            raise OutputError(f"{self._where} cannot be written: {relative(folder, self.workspace)} is read-only")
 
     def _add(self, case: JsonObject) -> str:
         loaded = self.load()
@@ -139,8 +146,6 @@ class EvalFile:
             known.append(read)
 
     def _create(self, cases: list[JsonObject], *, force: bool) -> tuple[str, ...]:
-        if not self.path.name.endswith(".json"):
-            raise UsageError(f"there is no file {self._where}", hint="a new file is an eval set: NAME.evalset.json")
         self._refuse_taken((), cases, force=force)
         name = self.path.name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
         value = {"eval_set_id": name, "name": name, "eval_cases": cases}

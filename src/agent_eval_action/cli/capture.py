@@ -26,7 +26,7 @@ from agent_eval_action.ci.log import neutralize
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console, print_line, print_wrapped
 from agent_eval_action.cli.session import settings_for
-from agent_eval_action.config.discovery import DiscoveredSet
+from agent_eval_action.config.discovery import DiscoveredSet, no_agent_found
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.diagnostics.suggestions import shortlist
@@ -65,9 +65,13 @@ def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCo
     if options.name and len(options.cases) > 1:
         raise UsageError("one name is given for several cases", hint="without --name each keeps the one it has")
     found = discover_eval_files(settings, may_lack=True)
+    if not found.agents:
+        raise no_agent_found(settings)
     agent = _agent(found.agents)
     target = _Target(settings, agent, _file_of(options, settings, agent, found.sets), options)
     target.file.refuse_unless_extensible()
+    if options.name:  # before a conversation is paid for
+        target.refuse_name(options.name)
     if options.source is not None:
         return _from_file(target, options.source, found.sets)
     if options.cases:
@@ -117,6 +121,14 @@ class _Target:
             raise UsageError("--state is a JSON object", hint="""--state '{"plan": "basic"}'""")
         return SessionInput(app_name=self.agent.path.name, user_id="user", state=state)
 
+    def refuse_name(self, name: str) -> None:
+        """Raise UsageError for a name that cannot be typed, or that a case of the file has."""
+        if not name.isprintable():
+            raise UsageError(f"the name {name!a} has characters that nothing shows", hint="give it another name")
+        if self.free_name(name) != name:
+            shown = relative(self.file.path, self.settings.workspace)
+            raise UsageError(f"{shown} has a case {name!r} already", hint="give this one another name")
+
     def free_name(self, wanted: str) -> str:
         """The name, or one like it that no case of the file has."""
         taken: tuple[str, ...] = ()
@@ -127,7 +139,8 @@ class _Target:
     def save(
         self, turns: Sequence[Invocation], name: str, final_state: JsonObject | None, session: SessionInput
     ) -> None:
-        """Add a case and say where it is. Raises the errors of ``EvalFile.add``."""
+        """Add a case and say where it is. Raises UsageError for its name, and the errors of ``EvalFile.add``."""
+        self.refuse_name(name)
         case = case_of_turns(turns, name, final_state, session=session)
         redacted = log.redaction.value(case)
         self.file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,6 +246,8 @@ class _Dialogue:
         self._thread = _AgentThread()
         self._conversation: LiveConversation
         self._kept = self._shown = 0
+        self._failed = ExitCode.PASS
+        """What went wrong first in a pipe, whose writer reads no screen."""
 
     def run(self) -> ExitCode:
         """Talk until the user has finished. Exit 0, or 130 where an interrupt discarded something."""
@@ -256,7 +271,7 @@ class _Dialogue:
             finally:
                 self._thread.run(self._conversation.end())
         target.say_next()
-        return code
+        return code if self._is_terminal else code or self._failed
 
     def _talk(self) -> ExitCode:
         while True:
@@ -324,6 +339,7 @@ class _Dialogue:
     def _show_error(self, error: AttemptError | None) -> None:
         if error is not None:
             print_line(f"the agent failed, and this turn is not kept: {error.message}", style="red")
+            self._failed = self._failed or ExitCode.INCONCLUSIVE
 
     def _save(self, name: str = "") -> bool:
         """Keep the conversation and begin another one; False where it cannot be kept."""
@@ -335,6 +351,7 @@ class _Dialogue:
             target.save(turns, wanted or target.free_name(name_of(turns)), state, self._session)
         except AgentEvalError as error:
             print_line(f"not saved: {error}", style="red", lines=True)
+            self._failed = self._failed or error.exit_code
             return False
         self._kept += 1
         conversation.turns.clear()
@@ -345,19 +362,21 @@ class _Dialogue:
         if not self._conversation.turns:
             return code if self._is_terminal and not self._kept else ExitCode.PASS
         if not self._is_terminal:
-            if code is ExitCode.PASS and not self._save():
-                return ExitCode.USAGE
+            if code is ExitCode.PASS:
+                self._save()
             return code
         count = plural(len(self._conversation.turns), "turn")
-        try:
-            answer = input(f"\nkeep this conversation of {count} as a case? [y/N, or a name] ").strip()
-        except (EOFError, KeyboardInterrupt):
-            answer = ""
-            print(file=sys.stderr)
-        if answer.lower() in {"", "n", "no"}:
-            print_line("not kept")
-            return code
-        return ExitCode.PASS if self._save("" if answer.lower() in {"y", "yes"} else answer) else ExitCode.USAGE
+        while True:  # a name that is taken loses nothing
+            try:
+                answer = input(f"\nkeep this conversation of {count} as a case? [y/N, or a name] ").strip()
+            except (EOFError, KeyboardInterrupt):
+                answer = ""
+                print(file=sys.stderr)
+            if answer.lower() in {"", "n", "no"}:
+                print_line("not kept")
+                return code
+            if self._save("" if answer.lower() in {"y", "yes"} else answer):
+                return ExitCode.PASS
 
     @contextlib.contextmanager
     def _waiting(self, text: str) -> Iterator[None]:

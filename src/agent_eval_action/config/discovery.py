@@ -103,6 +103,13 @@ def discover(
     return Discovery(sets, tuple(search.notes(sets)), tuple(search.left_out(idle)), search.agents)
 
 
+def no_agent_found(settings: Settings) -> EvalFileError:
+    """The error of a checkout without an agent."""
+    message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
+    hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
+    return EvalFileError(f"no agent found: below {settings.start} {message}", hint=hint)
+
+
 @dataclass
 class _Search:
     """The search for the files of a run: what is chosen so far, and the problems.
@@ -153,9 +160,7 @@ class _Search:
             return self.settings.agents
         folders = (*self.walked.agents, *self.walked.go_agents)
         if not folders and not self.may_lack:
-            message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
-            hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
-            raise EvalFileError(f"no agent found: below {self.settings.start} {message}", hint=hint)
+            raise no_agent_found(self.settings)
         common = {name: getattr(self.settings.agent_defaults, name) for name in AgentDefaults.model_fields}
         names = unique_names(folders, self.settings.workspace)
         served = common | {"driver": "adk_server", "command": GO_SERVER} if common["driver"] == "adk" else common

@@ -11,13 +11,13 @@ from typing import Final, Literal
 from dotenv import dotenv_values
 
 from agent_eval_action.agents.variable_advice import names_in_code
-from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.discovery import Discovery, no_agent_found
 from agent_eval_action.config.job_variables import is_job_variable
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import texts_below
 from agent_eval_action.environments.lock import find_lock
 from agent_eval_action.environments.variables import agent_environ
-from agent_eval_action.errors import AgentEnvironmentError, EvalFileError
+from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import folders_upwards, relative
 from agent_eval_action.git.repository import Repository
 
@@ -131,8 +131,7 @@ def survey_project(
     """
     agents = found.agents
     if not agents:
-        hint = "an agent is a folder whose agent.py has root_agent; others: docs/agents.md"
-        raise EvalFileError(f"no agent found below {settings.start}", hint=hint)
+        raise no_agent_found(settings)
     workspace, repository = settings.workspace, Repository(settings.workspace, environ)
     packages, lacking = dict[str, str](), dict[str, str]()
     for agent in agents:

@@ -138,9 +138,46 @@ def test_a_termination_asks_nothing_and_ends_the_agent(project: Path) -> None:
     assert cases(project) == {}
 
 
+def test_a_name_that_is_taken_at_the_end_loses_nothing(project: Path) -> None:
+    piped(project, "say one\n", "--name", "taken")
+    seen = PseudoTerminal("capture", cwd=project)
+    seen.wait_for(PROMPT)
+    seen.type("say two")
+    seen.wait_for(PROMPT)
+    seen.press("\x04")
+    seen.wait_for(KEEP)
+    seen.type("taken")
+    seen.wait_for("not saved: ")
+    seen.wait_for(KEEP)
+    seen.type("free")
+    assert seen.end() == 0, seen.text
+    assert {name: said(case) for name, case in cases(project).items()} == {"taken": ["say one"], "free": ["say two"]}
+
+
+@pytest.mark.parametrize("words", [("--into", "new.csv"), ("--name", "taken"), ("--name", "a\x1b[31m\nb")])
+def test_what_could_not_be_saved_is_refused_before_the_agent_is_asked(project: Path, words: tuple[str, ...]) -> None:
+    piped(project, "say one\n", "--name", "taken")
+    done = piped(project, "say two\n", *words)
+    assert done.returncode == 2, done.stderr
+    assert "talking to" not in done.stderr
+    assert list(cases(project)) == ["taken"]
+
+
+def test_a_project_without_an_agent_is_told_so(tmp_path: Path) -> None:
+    done = piped(tmp_path, "say one\n")
+    assert done.returncode == 2, done.stderr
+    assert "no agent found" in done.stderr
+
+
+def test_a_pipe_whose_words_were_not_all_obeyed_is_not_green(project: Path) -> None:
+    done = piped(project, "say one\n/save a\nsay two\n/save a\n/quit\n")
+    assert done.returncode == 2, done.stderr
+    assert list(cases(project)) == ["a"]
+
+
 def test_a_failed_turn_is_said_and_not_kept(project: Path) -> None:
     done = piped(project, "say one\nrefuse this\nrecall\n", "--name", "n", "--state", '{"own": 12}')
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     assert "the agent failed, and this turn is not kept: " in done.stderr
     assert said(cases(project)["n"]) == ["say one", "recall"]
     assert cases(project)["n"]["session_input"]["state"] == {"own": 12}
