@@ -33,6 +33,15 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def beginning(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, none of one that cannot be read. A fifo of this name does not block."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
+            return file.read(size) or b""
+    except OSError:
+        return b""
+
+
 def relative(path: Path, workspace: Path) -> str:
     """Return a path as outputs show it: from the workspace where it lies in there, with forward slashes."""
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()

@@ -21,11 +21,12 @@ from agent_eval_action.environments.resolve import choose_interpreter, likely_in
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec, Launch
 from agent_eval_action.environments.variables import selected_install_env
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError
-from agent_eval_action.folders import file_name, relative
+from agent_eval_action.folders import relative
 from agent_eval_action.llm.credentials import dotenv_of_agent
+from agent_eval_action.processes.agent_service import program_log
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.pool import WorkerPool, available_cores
-from agent_eval_action.processes.process import OutputLog, StartedProcess
+from agent_eval_action.processes.process import StartedProcess
 from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content, FunctionCall
@@ -62,8 +63,7 @@ class WorkerAgent:
         self.sessions = sessions
         self._size = workers or available_cores()
         self._usual = workers or min(_USUAL_WORKERS, self._size)
-        suffix = ".base.log" if spec.role == "base" else ".log"
-        self._log = OutputLog(spec.logs, file_name(spec.name) + suffix, spec.limits.log_bytes)
+        self._log = program_log(spec)
         self._launch: Future[Launch] = Future()
         self._starter: ProcessStarter | None = None
         self._preparing: Future[_Prepared] | None = None

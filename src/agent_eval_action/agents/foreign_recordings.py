@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from agent_eval_action.diagnostics.reader import Source
 from agent_eval_action.errors import EvalFileError, ResultsError
+from agent_eval_action.folders import beginning
 from agent_eval_action.formats.adk_results import SUFFIX, AdkResults, read_results
 from agent_eval_action.formats.adk_sessions import AdkSession, is_session
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
@@ -112,11 +113,7 @@ def _newest(conversations: Iterable[RecordedConversation]) -> Iterator[RecordedC
 
 def _is_otlp(path: Path) -> bool:
     """Whether a file is of OTLP JSON, by its beginning: such files may be large."""
-    try:
-        with path.open("rb") as file:
-            return _OTLP.search(file.read(_BEGINNING)) is not None
-    except OSError:
-        return False
+    return _OTLP.search(beginning(path, _BEGINNING)) is not None
 
 
 def _traced(paths: Sequence[Path]) -> Iterator[RecordedConversation]:

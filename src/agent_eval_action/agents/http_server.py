@@ -60,10 +60,8 @@ class HeadersError(Exception):
 
 def agent_variables(context: DriverContext) -> dict[str, str]:
     """Return the variables that the agent sees, those of its .env files under them."""
-    agent = context.agent
-    given = {name: value for name, value in agent.env.items() if value is not None}
-    seen = agent_environ({**context.environ, **given}, tuple(agent.env))
-    return {**dotenv_of_agent(agent.path, context.workspace), **seen}
+    spec = runtime_spec(context)
+    return {**dotenv_of_agent(spec.path, spec.workspace), **agent_environ(spec.environ, spec.env_allow)}
 
 
 def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from agent_eval_action.config.loader import load_settings
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.folders import relative
+from agent_eval_action.folders import beginning, relative
 from agent_eval_action.formats.adk_results import SUFFIX, read_results
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
@@ -117,7 +117,7 @@ def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
     foreign = _foreign_files(path)
     if not foreign and not path.exists():
         raise ResultsError(f"there is nothing at {path}", hint=_ACCEPTED)
-    if graded := [file for file in foreign if holds_grade_results(_beginning(file))]:
+    if graded := [file for file in foreign if holds_grade_results(beginning(file, _PEEK_BYTES))]:
         if len(graded) < len(foreign):
             raise ResultsError(
                 f"{path} names results of {GRADED_BY} and of {GOOGLE_ADK}", hint="name those of one tool"
@@ -154,8 +154,8 @@ def _foreign_files(path: Path) -> Sequence[Path]:
         files = [newest] if newest else files
     elif path.is_file():
         # 1.10 wrote its results inside a string
-        head = _beginning(path).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
-        graded = holds_grade_results(_beginning(path)) and path.name != results_json.RESULTS
+        head = beginning(path, _PEEK_BYTES).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
+        graded = holds_grade_results(beginning(path, _PEEK_BYTES)) and path.name != results_json.RESULTS
         files = [path] if path.name.endswith(SUFFIX) or graded or head.startswith(_ADK_KEYS) else []
     elif not path.exists() and glob.has_magic(str(path)):
         files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns too
@@ -168,13 +168,5 @@ def _foreign_files(path: Path) -> Sequence[Path]:
 
 def _is_baseline(path: Path) -> bool:
     """Whether a file is no results of ours; the reader of baselines then names what is wrong with it."""
-    head = _beginning(path)
+    head = beginning(path, _PEEK_BYTES)
     return path.name != results_json.RESULTS and b'"conditions"' not in head and b'"started_at"' not in head
-
-
-def _beginning(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_PEEK_BYTES)
-    except OSError:
-        return b""

@@ -18,7 +18,7 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, read_text, shorten
 from agent_eval_action.diagnostics.validation import validated
 from agent_eval_action.errors import ConfigError, ResultsError, Unreadable, writing
-from agent_eval_action.folders import OutputFolder, below
+from agent_eval_action.folders import OutputFolder, below, relative
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import RECORD_VERSION, CaseRecord, CriterionRecord, Record
 
@@ -51,8 +51,7 @@ class FileStore(Store):
 
     @property
     def name(self) -> str:
-        inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
-        return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
+        return relative(self.path, self.workspace) if self.workspace else self.path.as_posix()
 
     def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
         record = self.read()

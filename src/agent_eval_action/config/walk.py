@@ -20,7 +20,7 @@ from typing import Any, Final
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, shorten
 from agent_eval_action.diagnostics.tables import MAX_TABLE_BYTES, TABLE_SUFFIXES, is_table
-from agent_eval_action.folders import OutputFolder
+from agent_eval_action.folders import OutputFolder, beginning
 from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, FIXTURES
 
 SET_FOLDERS: Final = ("evalsets", "eval/datasets")
@@ -79,7 +79,9 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
 
 def _go_agent(project: Path) -> Path | None:
     """The agent's folder that the manifest of a Go project names; None where it is of another language."""
-    found = {match[1]: os.fsdecode(match[2]) for match in _MANIFEST_LINE.finditer(_beginning(project / _MANIFEST))}
+    found = {
+        match[1]: os.fsdecode(match[2]) for match in _MANIFEST_LINE.finditer(beginning(project / _MANIFEST, _READ))
+    }
     folder = Path(os.path.normpath(project / found.get(b"agent_directory", "app")))
     is_inside = folder != project and folder.is_relative_to(project)
     return folder if found.get(b"language") == "go" and is_inside and folder.is_dir() else None
@@ -107,12 +109,12 @@ def _is_fixture(path: Path) -> bool:
         names = [entry.name for entry in path.parent.parent.iterdir()]
     except OSError:
         return False
-    return holds_agent(path.parent.parent, names) and all(mark.search(_beginning(path)) for mark in _SESSION)
+    return holds_agent(path.parent.parent, names) and all(mark.search(beginning(path, _READ)) for mark in _SESSION)
 
 
 def holds_cases(path: Path) -> bool:
     """Whether a JSON file looks like one with eval cases, whatever its name; its beginning is read."""
-    text = _beginning(path) if path.suffix == ".json" else b""
+    text = beginning(path, _READ) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_CASE.search(text))
 
 
@@ -161,9 +163,9 @@ def holds_agent(folder: Path, names: Iterable[str]) -> bool:
     if "root_agent.yaml" in present:
         return True
     if "agent.py" in present:
-        text = _beginning(folder / "agent.py")
+        text = beginning(folder / "agent.py", _READ)
         return bool(_MENTION.search(text) or (b"adk" in text and (_APP.search(text) or not _parses(text))))
-    return "__init__.py" in present and bool(_MENTION.search(_beginning(folder / "__init__.py")))
+    return "__init__.py" in present and bool(_MENTION.search(beginning(folder / "__init__.py", _READ)))
 
 
 def _parses(text: bytes) -> bool:
@@ -179,21 +181,12 @@ def _parses(text: bytes) -> bool:
     return True
 
 
-def _beginning(path: Path, size: int = _READ) -> bytes:
-    try:
-        # A fifo of this name must not block the walk.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
-            return file.read(size) or b""
-    except OSError:
-        return b""
-
-
 def texts_below(root: Path, suffixes: tuple[str, ...], *, max_entries: int, size: int) -> Iterator[tuple[Path, bytes]]:
     """The files below a folder with these suffixes, each with its beginning; of a larger folder the first of them."""
     try:
         for path in files_below(root, max_entries=max_entries):
             if path.suffix in suffixes:
-                yield path, _beginning(path, size)
+                yield path, beginning(path, size)
     except TooManyEntries:
         return
 

@@ -111,9 +111,7 @@ def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
     session = made.get("session_input")
     if isinstance(session, dict):  # of Go, each of its fields has a value when it is left out
         made["session_input"] = _FALLBACK | {snake_case(key): item for key, item in session.items() if item is not None}
-    if isinstance(made.get("rubrics"), list):
-        made["rubrics"] = [_rubric(rubric) for rubric in made["rubrics"]]
-    return made
+    return _with_rubrics(made)
 
 
 def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
@@ -131,9 +129,7 @@ def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
             "tool_uses": [_without_absent(id=c.get("id"), name=c.get("name"), args=_arguments(c)) for c in calls],
             "tool_responses": list(_results(calls)),
         }
-    if isinstance(made.get("rubrics"), list):
-        made["rubrics"] = [_rubric(rubric) for rubric in made["rubrics"]]
-    return {key: item for key, item in made.items() if key in _TURN_KEYS}
+    return {key: item for key, item in _with_rubrics(made).items() if key in _TURN_KEYS}
 
 
 def _arguments(call: JsonObject) -> Any:
@@ -160,6 +156,11 @@ def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
             texts.append(part.get("text"))
     role = "user" if message.get("role", "user") == "user" else "model"
     return {"role": role, "parts": [{"text": text} for text in texts if text not in (None, "")]}
+
+
+def _with_rubrics(made: JsonObject) -> JsonObject:
+    rubrics = made.get("rubrics")
+    return {**made, "rubrics": [_rubric(rubric) for rubric in rubrics]} if isinstance(rubrics, list) else made
 
 
 def _rubric(rubric: Any) -> Any:
