@@ -358,8 +358,9 @@ class Evaluation:
     def _gate(self, scope: _Scope, plan: Plan, lacking: Iterable[str]) -> RunGate:
         """Return the gate of this run. ``lacking``: what models need that cannot be asked."""
         context = self.context
+        policy = scope.change.settings_for(plan).policy
         return RunGate(
-            scope.settings,
+            scope.settings.model_copy(update={"policy": policy}),
             self._pool_history(scope, plan),
             adaptive=scope.conditions.adaptive and scope.part is None,
             may_lack_credentials=context.may_lack_credentials,

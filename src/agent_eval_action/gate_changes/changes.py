@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.lookup import BaseBaseline
-from agent_eval_action.config.models import AgentDefaults, AgentSettings, Policy, Settings
+from agent_eval_action.config.models import AgentDefaults, AgentSettings, CriterionPolicy, Mode, Policy, Settings
+from agent_eval_action.config.option_info import is_looser
 from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, JUDGING_OPTIONS
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError, EvalFileError, Problem
 from agent_eval_action.folders import relative
@@ -88,6 +89,24 @@ class GateChanges:
         matches = self._matches(base, plan)
         refuse_recordings(agents, base, renamed_agents(plan, base, matches))
         return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
+
+    def settings_for(self, plan: Plan) -> Settings:
+        """The settings that decide about a plan: where the base's rules hold, a set has the mode it has there.
+
+        Whatever it is called there, so that a case cannot be moved to where less is asked by renaming its file.
+        """
+        base, policy = self.in_force, self.settings.policy
+        if base is None or not policy.sets:
+            return self.settings
+        partners = _partners(plan, base.sets, self._matches(base, plan))
+        modes: dict[str, Mode] = {}
+        for planned in plan.sets:
+            then = partners[planned.agent, planned.key]
+            mode = policy.sets.get(then.key if then else planned.key, "blocking")
+            known = modes.setdefault(planned.key, mode)  # of another agent
+            if is_looser(CriterionPolicy, "mode", mode, known):
+                modes[planned.key] = mode
+        return self.settings.model_copy(update={"policy": policy.model_copy(update={"sets": modes})})
 
     def agents_on_base(self, plan: Plan, agents: Sequence[AgentSettings]) -> dict[str, AgentSettings]:
         """The base's agents by what they are called now: a renamed one is known by its cases."""

@@ -70,6 +70,7 @@ def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> t
         *_removed_cases(head, [old for key, old in then.items() if key not in current]),
         *_weaker_criteria(base, pairs, with_merge=with_merge),
         *weaker_rules(base, head, with_merge=with_merge),
+        *_weaker_modes(base, head, pairs, with_merge=with_merge),
         *_weaker_baseline(base, head),
         *_edited_cases(pairs),
         *_added_acceptances(base, head),
@@ -122,12 +123,16 @@ def _weaker_criteria(
 ) -> Iterable[Finding]:
     """What criteria lost, set by set, for sets that share a case; one finding for whatever shares a file."""
     sets = {(then.agent, then.eval_set, now.agent, now.eval_set): (then, now) for (then, _), (now, _) in pairs}
+    on_base = {(item.agent, item.eval_set): {info.name: info for info in item.criteria} for item in base.sets}
     found: list[Finding] = []
     for then, now in sets.values():
         current = {info.name: info for info in now.criteria}
+        there = on_base.get((now.agent, now.eval_set), {})
         for info in then.criteria:
             if base.policy is None or base.policy.for_criterion(info.name, info.goal).mode != "off":
-                losses = _criterion_losses(info, current.get(info.name), now.path, with_merge=with_merge)
+                # where the base's own set asks as little, a case that was moved there is judged so already
+                later = with_merge and current.get(info.name) != there.get(info.name)
+                losses = _criterion_losses(info, current.get(info.name), now.path, with_merge=later)
                 found += [loss for loss in losses if loss not in found]
     return found
 
@@ -340,13 +345,13 @@ _MAX_VALUE: Final = 60
 
 
 def weaker_rules(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> Iterator[Finding]:
-    """Rules that are weaker in ``head``: of the whole run, then of single criteria, then of whole eval sets.
+    """Rules that are weaker in ``head``: of the whole run, then of single criteria.
 
     ``with_merge``: the weaker rules take effect with the merge only.
     """
     if base.policy is None or head.policy is None:
         return
-    where: dict[str, Any] = {"file": excerpt(head.policy_file, 120), "with_merge": with_merge}
+    where = _policy_file(head) | {"with_merge": with_merge}
     if is_looser(Settings, "repeats", base.repeats, head.repeats):
         yield _loosened("repeats cut", base.repeats, head.repeats, **where)
     if is_looser(Settings, "fail_on", base.fail_on, head.fail_on):
@@ -356,9 +361,43 @@ def weaker_rules(base: Snapshot, head: Snapshot, *, with_merge: bool = False) ->
         if is_looser(Policy, name, old, new):
             yield _loosened(f"gate.{name}", old, new, **where)
     yield from _weaker_for_criteria(base, base.policy, head, head.policy, where)
-    for name, old, new in _set_modes(base.policy, head.policy):
+
+
+def _policy_file(head: Snapshot) -> dict[str, Any]:
+    return {"file": excerpt(head.policy_file, 120)}
+
+
+def _weaker_modes(
+    base: Snapshot, head: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
+) -> Iterator[Finding]:
+    """Eval sets whose mode is weaker, then cases that lie in a set of a weaker mode now.
+
+    A set that was only renamed, with its mode, is none of them.
+    """
+    if base.policy is None or head.policy is None:
+        return
+    then, now = base.policy.sets, head.policy.sets
+    kept: set[str] = set()
+    weaker: dict[tuple[str, Mode, Mode], list[CaseSnapshot]] = defaultdict(list)
+    for (old_set, _), (new_set, case) in pairs:
+        old, new = then.get(old_set.eval_set, "blocking"), now.get(new_set.eval_set, "blocking")
         if is_looser(CriterionPolicy, "mode", old, new):
-            yield _loosened("gate.mode", old, new, eval_set=name, **where)
+            weaker[new_set.eval_set, old, new].append(case)
+        else:
+            kept.add(new_set.eval_set)
+    kept -= {name for name, _, _ in weaker}
+    reported = {
+        name: (old, new)
+        for name, old, new in _set_modes(base.policy, head.policy)
+        if is_looser(CriterionPolicy, "mode", old, new) and name not in kept
+    }
+    for name, (old, new) in reported.items():
+        yield _loosened("gate.mode", old, new, eval_set=name, **_policy_file(head), with_merge=with_merge)
+    for (name, old, new), cases in sorted(weaker.items(), key=lambda item: item[0]):
+        if name not in reported:
+            later = with_merge and not is_looser(CriterionPolicy, "mode", old, then.get(name, "blocking"))
+            named = _named(cases, _SINGLY)
+            yield _loosened("gate.mode", old, new, eval_set=name, **named, **_policy_file(head), with_merge=later)
 
 
 def _weaker_for_criteria(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_eval_action.reports.formatting import Name, Prose, compose, joined, names, numbers, pairs, plural
+from agent_eval_action.reports.formatting import Name, Prose, compose, joined, names, numbers, pairs, plural, verb
 from agent_eval_action.results.findings import FindingCode
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def _option_value(value: Any) -> str:
 def _rule(f: Fields) -> Prose:
     criteria = joined([" for ", names(f["criteria"], f["total"])], "") if f.get("criteria") else ""
     eval_set = joined([" for the eval set ", Name.shortened(f["eval_set"], 80)], "") if f.get("eval_set") else ""
-    return f.fill("{rule} {old} → {new}{criteria}{eval_set} ({file}){merge}", criteria=criteria, eval_set=eval_set)
+    moved = f.fill(", where {case_names} {are} now", are=verb(f["cases"], "is", "are")) if f.get("cases") else ""
+    template = "{rule} {old} → {new}{criteria}{eval_set}{moved} ({file}){merge}"
+    return f.fill(template, criteria=criteria, eval_set=eval_set, moved=moved)
 
 
 def _stored_scores(words: str) -> Callable[[Fields], Prose]:

@@ -474,3 +474,30 @@ def test_a_submodule_whose_base_is_not_here_is_named_and_its_cases_still_count(w
     assert code == 1, said
     assert "`b`" in headline(decision)
     assert any("what the change does in the submodule evals is not known" in note for note in notes(decision))
+
+
+def in_modes(kept: Kept, mode: str) -> None:
+    kept.git("checkout", "-q", "main")
+    kept.git("mv", "evals/s.evalset.json", "evals/old.evalset.json")
+    kept.answers("evals/old", a="six", b="six")
+    config = f"{CONFIG}repeats: 6\ngate: {{threshold_on: case, sets: {{evals/{mode}: advisory}}}}\n"
+    (kept.root / "agent-eval.yaml").write_text(config)
+    kept.commit("main")
+    kept.git("checkout", "-qb", "pr2")
+    kept.git("mv", "evals/old.evalset.json", "evals/new.evalset.json")
+    kept.answers("evals/new", a="six", b="no")
+    (kept.root / "agent-eval.yaml").write_text(config.replace(f"evals/{mode}", "evals/new"))
+    kept.commit("pr2")
+
+
+def test_an_eval_set_keeps_its_mode_where_its_file_is_renamed(kept: Kept):
+    in_modes(kept, "old")
+    code, decision, said = kept.run(**PULL)
+    assert (code, decision["weakenings"]) == (0, []), said
+
+
+def test_an_eval_set_is_not_made_advisory_by_the_name_of_one_that_is(kept: Kept):
+    in_modes(kept, "new")
+    code, decision, said = kept.run(**PULL)
+    assert code == 1, said
+    assert [one["data"]["eval_set"] for one in decision["weakenings"]] == ["evals/new"]

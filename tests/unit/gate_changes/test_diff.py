@@ -52,6 +52,7 @@ def said(base: Snapshot, head: Snapshot) -> list[str]:
 
 
 ONE, TWO = measured("one", turn(ROLL, asked="1")), measured("two", turn(CHECK, asked="2"))
+THREE = measured("three", turn(asked="3"))
 
 
 def test_nothing_changed_is_nothing_said():
@@ -172,6 +173,39 @@ def test_a_criterion_that_asks_less_is_reported_and_one_that_asks_more_is_not(be
     assert words in found
     assert "evals/test_config.json" in found
     assert said(yard(ONE, criteria=(after,)), yard(ONE, criteria=(before,))) == []
+
+
+def elsewhere(eval_set: str, *cases: CaseSnapshot, criteria: tuple[CriterionInfo, ...] = ()) -> SetSnapshot:
+    moved = tuple(replace(case, key=case.key._replace(eval_set=eval_set)) for case in cases)
+    return SetSnapshot("bot", eval_set, f"{eval_set}.evalset.json", criteria or (trajectory(),), moved)
+
+
+def test_a_case_moved_to_a_set_of_a_weaker_mode_is_reported_and_counts_as_such_already():
+    policy = Policy(sets={"evals/new": "advisory"})
+    base = replace(yard(ONE, TWO, policy=policy), sets=(*yard(ONE, TWO).sets, elsewhere("evals/new", THREE)))
+    head = replace(base, sets=(*yard(TWO).sets, elsewhere("evals/new", ONE, THREE)))
+    (found,) = weakenings(base, head, with_merge=True)
+    expected = {"rule": "gate.mode", "old": "blocking", "new": "advisory", "eval_set": "evals/new", "cases": 1}
+    assert states(found, C.RULE_LOOSENED, **expected, with_merge=False)
+    assert [case["case"] for case in found.data["named"]] == ["one"]
+    assert weakenings(head, base) == ()
+
+
+def test_an_advisory_set_that_is_renamed_with_its_mode_is_no_weakening():
+    base = replace(yard(policy=Policy(sets={"old": "advisory"})), sets=(elsewhere("old", ONE),))
+    head = replace(yard(policy=Policy(sets={"new": "advisory"})), sets=(elsewhere("new", ONE),))
+    assert weakenings(base, head) == ()
+    (found,) = weakenings(replace(base, policy=Policy()), head, with_merge=True)
+    assert states(found, C.RULE_LOOSENED, eval_set="new", with_merge=True)
+
+
+def test_a_case_moved_to_where_the_base_asks_less_is_asked_less_already():
+    lax = elsewhere("evals/new", THREE, criteria=(trajectory(threshold=0.2),))
+    base = replace(yard(ONE, TWO), sets=(*yard(ONE, TWO).sets, lax))
+    more = replace(lax, cases=(*lax.cases, *elsewhere("evals/new", ONE).cases))
+    head = replace(base, sets=(*yard(TWO).sets, more))
+    (found,) = weakenings(base, head, with_merge=True)
+    assert states(found, C.CRITERION_LOOSENED, option="threshold", with_merge=False)
 
 
 def test_a_dropped_criterion_is_said_unless_it_was_off():
