@@ -7,6 +7,7 @@ tools itself may return what it did as ``messages`` beside ``choices``; else onl
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +21,7 @@ from agent_eval_action.agents.chat_messages import (
     TurnMessages,
     gemini_usage,
     history_messages,
+    messages_since,
     result_messages,
     unanswered_calls,
     user_message,
@@ -102,7 +104,7 @@ class ChatSession(HttpSession):
             if response.status_code != httpx.codes.OK:
                 text = error_text(await response.aread())
                 return status_error(response.status_code, text, self.address)
-            answer = await _read(response)
+            answer = await _read(response, addressed.text)
         if isinstance(answer, AttemptError):
             return answer
         self._made = [
@@ -115,34 +117,36 @@ class ChatSession(HttpSession):
         return turn
 
 
-async def _read(response: httpx.Response) -> TurnMessages | AttemptError:
-    """Return what the response says, whether it is a stream or one body."""
+async def _read(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:
+    """Return what the response says, whether it is a stream or one body. ``asked``: the user's text."""
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream":
-        return await _read_stream(response)
+        return await _read_stream(response, asked)
     try:
         body = sendable_json(json.loads(await response.aread()))
     except (ValueError, RecursionError) as error:
         return _unreadable(f"it is no JSON ({quoted(str(error), limit=80)})")
-    return read_completion(body)
+    return read_completion(body, asked)
 
 
 def _unreadable(why: str) -> AttemptError:
     return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the server's answer is no chat completion: {why}")
 
 
-def read_completion(body: Any) -> TurnMessages | AttemptError:
+def read_completion(body: Any, asked: str = "") -> TurnMessages | AttemptError:
     """Return the messages of a chat completion, or why there is no answer."""
     if not isinstance(body, dict):
         return _unreadable("it is no JSON object")
     choices = body.get("choices")
     choice = next((entry for entry in choices if isinstance(entry, dict)), None) if isinstance(choices, list) else None
     if choice is None:
-        return _reported_error(body) if body.get("error") else _unreadable("it has no choices")
+        return _reported_error(body["error"]) if body.get("error") else _unreadable("it has no choices")
+    if error := body.get("error") or choice.get("error"):
+        return _reported_error(error)
     message = choice.get("message")
     if not isinstance(message, dict):
         return _unreadable("its choice has no message")
     listed = next((value for value in (choice.get("messages"), body.get("messages")) if isinstance(value, list)), [])
-    messages = [entry for entry in listed if isinstance(entry, dict)]
+    messages = messages_since(asked, listed)
     if not messages or not _ends_with(messages, message):
         messages.append(message)
     finish, model = choice.get("finish_reason"), body.get("model")
@@ -168,9 +172,8 @@ def _finished(turn: TurnMessages, finish: Any) -> TurnMessages | AttemptError:
     return turn
 
 
-def _reported_error(body: dict[str, Any]) -> AttemptError:
-    text = error_text(json.dumps(body).encode())
-    error = body.get("error")
+def _reported_error(error: Any) -> AttemptError:
+    text = error_text(json.dumps({"error": error}).encode())
     code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
     limited = code in ("429", "rate_limit_exceeded")
     kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.EXCEPTION
@@ -182,7 +185,8 @@ class _StreamedMessage:
     """A message of a stream as far as it came. Texts are joined at the end: a stream has as many pieces as tokens."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
-    calls: dict[Any, dict[str, list[str]]] = field(default_factory=dict)
+    calls: list[dict[str, list[str]]] = field(default_factory=list)
+    open_calls: dict[int, dict[str, list[str]]] = field(default_factory=dict)
     function: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, delta: dict[str, Any]) -> None:
@@ -192,17 +196,29 @@ class _StreamedMessage:
         listed = delta.get("tool_calls")
         for position, entry in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(entry, dict):
-                index = entry.get("index")
-                call = self.calls.setdefault(index if isinstance(index, int) else position, {})
-                _append(call, entry, "id")
-                _append(call, entry.get("function"), "name", "arguments")
+                _append(self._call(entry, position), entry.get("function"), "name", "arguments")
         _append(self.function, delta.get("function_call"), "name", "arguments")
+
+    def _call(self, entry: dict[str, Any], position: int) -> dict[str, list[str]]:
+        """Return the call that a piece is of: that of its index, which some servers leave out or give to each call."""
+        index, identifier, function = entry.get("index"), entry.get("id") or "", entry.get("function")
+        place = index if isinstance(index, int) else position
+        call = self.open_calls.get(place, {})
+        known = "".join(call.get("id", ()))
+        is_named = isinstance(function, dict) and bool(function.get("name"))
+        is_another = identifier != known if identifier and known else is_named and _is_json(call.get("arguments", ()))
+        if place not in self.open_calls or is_another:
+            call = self.open_calls[place] = {}
+            self.calls.append(call)
+        if not call.get("id"):
+            _append(call, entry, "id")
+        return call
 
     def message(self) -> Message:
         message: Message = {"role": "assistant", "content": None}
         message.update({name: "".join(pieces) for name, pieces in self.texts.items()})
         if self.calls:
-            message["tool_calls"] = [_whole_call(self.calls[index]) for index in sorted(self.calls)]
+            message["tool_calls"] = [_whole_call(call) for call in self.calls]
         if self.function:
             message["function_call"] = {name: "".join(pieces) for name, pieces in self.function.items()}
         return message
@@ -214,13 +230,21 @@ def _append(pieces: dict[str, list[str]], given: Any, *names: str) -> None:
             pieces.setdefault(name, []).append(given[name])
 
 
+def _is_json(pieces: Iterable[str]) -> bool:
+    try:
+        json.loads("".join(pieces))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _whole_call(call: dict[str, list[str]]) -> Message:
     joined = {name: "".join(pieces) for name, pieces in call.items()}
     function = {"name": joined.get("name", ""), "arguments": joined.get("arguments", "")}
     return {"id": joined.get("id"), "type": "function", "function": function}
 
 
-async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
+async def _read_stream(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:
     """Return the message that the chunks of a stream make up."""
     streamed, rest = _StreamedMessage(), dict[str, Any]()
     finish: Any = None
@@ -236,10 +260,12 @@ async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
         if not isinstance(chunk, dict):
             return _unreadable("a chunk of its stream is no JSON object")
         if chunk.get("error"):
-            return _reported_error(chunk)
+            return _reported_error(chunk["error"])
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+                if choice.get("error"):
+                    return _reported_error(choice["error"])
                 delta = choice.get("delta") or choice.get("message")
                 streamed.add(delta if isinstance(delta, dict) else {})
                 finish = choice.get("finish_reason") or finish
@@ -247,7 +273,7 @@ async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
     if finish is None and not is_whole:
         message = "the connection ended before the answer was whole"
         return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
-    return read_completion({**rest, "choices": [{"message": streamed.message(), "finish_reason": finish}]})
+    return read_completion({**rest, "choices": [{"message": streamed.message(), "finish_reason": finish}]}, asked)
 
 
 def make_chat_agent(context: DriverContext) -> ChatAgent:

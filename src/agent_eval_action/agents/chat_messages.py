@@ -176,6 +176,18 @@ def _spoken_text(message: Mapping[str, Any]) -> str:
     return message_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")
 
 
+def messages_since(asked: str, listed: Iterable[Any]) -> list[Message]:
+    """Return the messages of a conversation after what the user asked in this turn.
+
+    Agents hand each other messages of the role `user` in a turn, so the newest of them counts only where none is it.
+    """
+    messages = [message for message in listed if isinstance(message, dict)]
+    by_user = [number for number, message in enumerate(messages) if _role(message) == "user"]
+    said = [number for number in by_user if message_text(messages[number].get("content")) == asked]
+    start = (said or by_user or [-1])[-1] + 1
+    return messages[start:]
+
+
 def user_message(content: Content, role: str = "user") -> Message:
     """Return a user's message; pictures and other media as data URLs."""
     media = [part for part in content.parts or () if part.inline_data or part.file_data]

@@ -24,6 +24,8 @@ from agent_eval_action.agents.chat_messages import (
     as_tool_call,
     gemini_usage,
     history_messages,
+    message_text,
+    messages_since,
     tool_calls,
     user_message,
 )
@@ -158,7 +160,7 @@ def read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | Non
         value = sendable_json(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or not _ANSWER_KEYS & value.keys():
+    if not isinstance(value, dict) or all(value.get(key) is None for key in _ANSWER_KEYS):
         return None
     other = any(value.get(key) not in (None, request[key]) for key in ("session_id", "turn") if key in request)
     return None if other else value
@@ -286,14 +288,17 @@ class CommandSession:
         try:
             answer = await self._ask(self._program, request | ({"traceparent": trace.traceparent} if trace else {}))
         finally:
-            if trace and (not isinstance(answer, dict) or answer.get("error")):
+            if trace and (not isinstance(answer, dict) or answer.get("error") or problem_of(answer)):
                 trace.abandon()
         if isinstance(answer, AttemptError):
             return with_advice(answer.model_copy(update={"turn": number}), self._withheld)
         self._usable = usable
         if answer.get("error"):
             return with_advice(_reported_error(answer["error"], number), self._withheld)
-        turn = answer_messages(answer)
+        if problem := problem_of(answer):
+            message = f"the program's answer is none: {problem}"
+            return AttemptError(kind=ErrorKind.OUTPUT, message=message, turn=number)
+        turn = answer_messages(answer, content.text)
         if isinstance(answer.get("state"), dict):
             self._state_is_known = True
             self._state.update(answer["state"])
@@ -329,11 +334,36 @@ def _reported_error(error: Any, turn: int) -> AttemptError:
     return AttemptError(kind=kind, message=f"the program reports an error: {quoted(text)}", turn=turn)
 
 
-def answer_messages(answer: Mapping[str, Any]) -> TurnMessages:
-    """Return the messages of an answer: those it lists, or its tool calls with their results and its text."""
-    messages = _newest(answer.get("messages")) or list(_call_messages(answer.get("tool_calls")))
+def problem_of(answer: Mapping[str, Any]) -> str:
+    """Return what is wrong with an answer; what would be passed over in it might be a tool call."""
+    text, messages, state = (answer.get(name) for name in ("text", "messages", "state"))
+    if text is not None and not isinstance(text, str):
+        return "`text` is no text"
+    if messages is not None and not _is_list_of_objects(messages):
+        return "`messages` is no list of objects"
+    if state is not None and not isinstance(state, dict):
+        return "`state` is no object"
+    listed = answer.get("tool_calls")
+    if listed is None:
+        return ""
+    if not _is_list_of_objects(listed):
+        return "`tool_calls` is no list of objects"
+    unnamed = [number for number, call in enumerate(tool_calls({"tool_calls": listed}), 1) if not call.name]
+    return f"`tool_calls` has no `name` in entry {unnamed[0]}" if unnamed else ""
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+
+
+def answer_messages(answer: Mapping[str, Any], asked: str) -> TurnMessages:
+    """Return the messages of an answer: those it lists, its tool calls with their results where these have none."""
+    messages = messages_since(asked, answer.get("messages") or ())
+    if not any(tool_calls(message) for message in messages):
+        messages = [*_call_messages(answer.get("tool_calls")), *messages]
     text = answer.get("text")
-    if isinstance(text, str) and text:
+    said = message_text(messages[-1].get("content")) if messages and messages[-1].get("role") == "assistant" else ""
+    if text and text != said:
         messages.append({"role": "assistant", "content": text})
     author, model = answer.get("author"), answer.get("model")
     return TurnMessages(
@@ -344,15 +374,8 @@ def answer_messages(answer: Mapping[str, Any]) -> TurnMessages:
     )
 
 
-def _newest(listed: Any) -> list[Message]:
-    """Return the messages after the user's newest: a program may return the whole conversation."""
-    messages = [message for message in listed if isinstance(message, dict)] if isinstance(listed, list) else []
-    asked = [number for number, message in enumerate(messages) if message.get("role") == "user"]
-    return messages[asked[-1] + 1 :] if asked else messages
-
-
 def _call_messages(listed: Any) -> Sequence[Message]:
-    entries = [dict(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    entries = [dict(entry) for entry in listed or ()]
     if not entries:
         return ()
     for number, entry in enumerate(entries, 1):

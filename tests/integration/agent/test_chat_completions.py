@@ -148,6 +148,23 @@ async def test_messages_that_the_server_returns_are_the_trajectory(tmp_path):
     ]
 
 
+async def test_of_a_whole_conversation_the_messages_of_the_turn_count(tmp_path):
+    def made(asked: str) -> list[dict[str, Any]]:
+        return [
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "6"},
+            {"role": "user", "name": "critic", "content": "the other agent has checked it"},
+            {"role": "assistant", "content": "six"},
+        ]
+
+    conversations = made("roll"), [{"role": "system", "content": "x"}, *made("roll"), *made("again")]
+    answers = [said("six", messages=listed) for listed in conversations]
+    async with session_with(tmp_path, *answers) as (session, _):
+        turns = [await session.turn(text(words)) for words in ("roll", "again")]
+    assert [len(turn.invocation.tool_calls()) for turn in turns] == [1, 1]
+
+
 @pytest.mark.parametrize("arguments", ['{"sides": 6}', "not json", "", "[1]"])
 async def test_a_deprecated_function_call_is_a_tool_call(tmp_path, arguments):
     message = {"role": "assistant", "content": None, "function_call": {"name": "roll", "arguments": arguments}}
@@ -175,6 +192,18 @@ async def test_a_stream_is_read_as_the_message_it_makes_up(tmp_path):
     assert turn.invocation.response_text == "Let me see"
     assert turn.invocation.tool_calls() == (FunctionCall(id="c1", name="roll", args={"sides": 6}),)
     assert Usage.of_turns([turn.invocation]).total_tokens == 6
+
+
+@pytest.mark.parametrize("first", [{"index": 0, "id": "c1"}, {"index": 0}, {"id": "c1"}, {}], ids=json.dumps)
+async def test_calls_of_a_stream_that_share_an_index_are_several(tmp_path, first):
+    second = {**first, **({"id": "c2"} if "id" in first else {})}
+    pieces = [
+        {**entry, "function": {"name": name, "arguments": "{}"}} for entry, name in ((first, "find"), (second, "pay"))
+    ]
+    chunks = [delta(tool_calls=[piece]) for piece in pieces]
+    async with session_with(tmp_path, stream(*chunks, delta("tool_calls"), "[DONE]")) as (session, _):
+        turn = await session.turn(text("roll"))
+    assert [call.name for call in turn.invocation.tool_calls()] == ["find", "pay"]
 
 
 async def test_characters_that_end_lines_elsewhere_are_text(tmp_path):
@@ -245,6 +274,7 @@ async def test_an_empty_account_is_not_asked_again(tmp_path):
         (json_response({"choices": []}), ErrorKind.PROTOCOL),
         (json_response({"choices": [{"message": "hi"}]}), ErrorKind.PROTOCOL),
         (json_response({"error": {"message": "agent failed"}}), ErrorKind.EXCEPTION),
+        (json_response({"choices": [{"message": {"content": ""}, "error": {"code": 502}}]}), ErrorKind.EXCEPTION),
         (completion({"content": "half"}, "content_filter"), ErrorKind.EXCEPTION),
         (completion({"content": ""}, "length"), ErrorKind.EXCEPTION),
         (stream(delta(content="half")), ErrorKind.UNAVAILABLE),

@@ -42,6 +42,12 @@ for line in sys.stdin:
         answer = {"messages": [{"role": "assistant", "content": "old"}, {"role": "user", "content": said},
             {"role": "assistant", "content": None, "tool_calls": calls},
             {"role": "tool", "tool_call_id": "c", "content": "found"}, {"role": "assistant", "content": "new"}]}
+    elif said == "both":
+        handed = {"role": "user", "content": "from another agent"}
+        answer = {"messages": [{"role": "user", "content": said}, handed, {"role": "assistant", "content": "done"}],
+            "tool_calls": [{"name": "pay", "args": {}}], "text": "done"}
+    elif said.startswith("{"):
+        answer = json.loads(said)
     elif said == "error":
         answer = {"error": "no \\u001b[31mmodel"}
     elif said == "noise":
@@ -57,7 +63,8 @@ for line in sys.stdin:
     elif said == "hang":
         time.sleep(600)
     elif said == "surrogate":
-        answer = '{"text": "\\\\ud800 and \\\\u0000", "tool_calls": [3, {"name": 4, "args": "text"}], "state": 1}'
+        answer = '{"text": "\\\\ud800 and \\\\u0000", "tool_calls": [{"name": "x", "args": "text"}], "error": null}'
+        print('{"level": "warn", "error": null}', flush=True)
         print(answer, flush=True)
         continue
     print(json.dumps(answer), flush=True)
@@ -176,6 +183,34 @@ async def test_an_error_is_one_turns_and_noise_is_for_the_log(tmp_path: Path, mo
     log = next(tmp_path.rglob("bot.log")).read_text()
     assert "a line for the log" in log
     assert '"level": "info"' in log
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": 4},
+        {"text": "paid", "tool_calls": {"name": "pay"}},
+        {"text": "paid", "tool_calls": ["pay"]},
+        {"text": "paid", "tool_calls": [{"tool": "pay"}]},
+        {"messages": "paid"},
+        {"text": "paid", "state": 1},
+    ],
+    ids=json.dumps,
+)
+async def test_what_would_be_passed_over_in_an_answer_is_an_error(tmp_path: Path, answer: dict[str, Any]) -> None:
+    async with driving(tmp_path, **program(tmp_path)) as driver:
+        session = await open_session(driver)
+        failed = await session.turn(text(json.dumps(answer)))
+        assert isinstance(failed, AttemptError), failed
+        assert failed.kind == ErrorKind.OUTPUT
+        assert (await ask(session, "on")).response_text == "heard on"
+
+
+async def test_calls_count_beside_messages_without_any(tmp_path: Path) -> None:
+    async with driving(tmp_path, **program(tmp_path)) as driver:
+        turn = await ask(await open_session(driver), "both")
+    assert [call.name for call in turn.tool_calls()] == ["pay"]
+    assert turn.response_text == "done"
 
 
 @pytest.mark.exhaustive(after=1)
