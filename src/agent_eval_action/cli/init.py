@@ -68,18 +68,24 @@ def init_command(ci: str | None, *, yes: bool, force: bool, public: bool | None,
     survey = survey_project(settings, found, os.environ, judges)
     _print_survey(survey, settings)
     answers = _ask(survey, ci, yes=yes, public=public, capture=capture)
-    written, kept = _write(proposed_files(survey, settings, answers.ci, public=answers.public), settings, force=force)
+    _write(proposed_files(survey, settings, answers.ci, public=answers.public), settings, force=force)
     made: list[StarterCases] = []
     if answers.capture:
         made = _capture(survey)
         files = {one.path.parent: criteria_file(one.path, settings.workspace) for one in made if one.cases}
-        new = [file for file in files.values() if file.before is None]
-        more, _ = _write(new, settings, force=force)
-        written += more
-    _print_written(written, kept, settings)
+        if new := [file for file in files.values() if file.before is None]:
+            _write(new, settings, force=force)
     for one in made:
         _print_capture(one, settings)
-    _print_next(survey, answers, has_cases=bool(survey.eval_files) or any(one.cases for one in made))
+    steps = _next_steps(
+        survey,
+        answers,
+        has_cases=bool(survey.eval_files) or any(one.cases for one in made),
+        has_baseline=settings.baseline.path.exists(),
+    )
+    print_line("\nNext:", lines=True)
+    for number, step in enumerate(steps, 1):
+        print_line(f"{number}. {step}", indent=2)
     return ExitCode.INCONCLUSIVE if any(not one.cases for one in made) else ExitCode.PASS
 
 
@@ -141,24 +147,24 @@ def _yes_or_no(text: str) -> bool | None:
     return True if text in {"y", "yes"} else False if text in {"n", "no"} else None
 
 
-def _write(
-    files: Sequence[ProposedFile], settings: Settings, *, force: bool
-) -> tuple[list[ProposedFile], list[ProposedFile]]:
-    """Write what is new; of what is there and differs, show how. What was written, and what was kept."""
-    written, kept = list[ProposedFile](), list[ProposedFile]()
+def _write(files: Sequence[ProposedFile], settings: Settings, *, force: bool) -> None:
+    """Write what is new, and say so; of what is there and differs, show how."""
     for file in files:
         if file.is_same:
             continue
+        name = relative(file.path, settings.workspace)
         if file.overwrites:
             for line in file.diff(settings.workspace):
                 style = {"+": "green", "-": "red"}.get(line[:1])
-                console().print(Text(terminal(line), style=style or ""), soft_wrap=True, markup=False)
+                console().print(Text(terminal(line, lines=True), style=style or ""), soft_wrap=True, markup=False)
         if file.overwrites and not force:
-            kept.append(file)
+            print_line(f"kept: {name} differs as shown above; --force replaces it", style="yellow")
         else:
             file.write(settings.workspace)
-            written.append(file)
-    return written, kept
+            word = "extended" if file.extends and file.before is not None else "replaced" if file.before else "written"
+            print_line(f"{word}: {name}", style="green")
+    if all(file.is_same for file in files):
+        print_line("everything is there already: nothing was written")
 
 
 def _capture(survey: ProjectSurvey) -> list[StarterCases]:
@@ -186,17 +192,6 @@ def _show_event(event: Event) -> None:
             pass
 
 
-def _print_written(written: Sequence[ProposedFile], kept: Sequence[ProposedFile], settings: Settings) -> None:
-    for file in written:
-        word = "extended" if file.extends and file.before is not None else "replaced" if file.before else "written"
-        print_line(f"{word}: {relative(file.path, settings.workspace)}", style="green")
-    for file in kept:
-        name = relative(file.path, settings.workspace)
-        print_line(f"kept: {name} differs as shown above; --force replaces it", style="yellow")
-    if not written and not kept:
-        print_line("everything is there already: nothing was written")
-
-
 def _print_capture(made: StarterCases, settings: Settings) -> None:
     if made.cases:
         where = relative(made.path, settings.workspace)
@@ -207,16 +202,11 @@ def _print_capture(made: StarterCases, settings: Settings) -> None:
         print_line(f"later: agent-eval capture --agent {shlex.quote(relative(made.folder, settings.workspace))}")
 
 
-def _print_next(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool) -> None:
-    print_line("\nNext:", lines=True)
-    for number, step in enumerate(_next_steps(survey, answers, has_cases=has_cases), 1):
-        print_line(f"{number}. {step}", indent=2)
-
-
-def _next_steps(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool) -> Iterator[str]:
+def _next_steps(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool, has_baseline: bool) -> Iterator[str]:
     if not has_cases:
         yield "agent-eval capture: talk to the agent, and keep what is right as cases"
-    yield "agent-eval baseline update: five runs of every case, kept in .agent-eval/baseline.json"
+    if not has_baseline:
+        yield "agent-eval baseline update: five runs of every case, kept in .agent-eval/baseline.json"
     yield "agent-eval run: compare with it; then commit everything"
     if survey.lacking:
         yield "give the agent a requirements.txt or uv.lock: CI installs it from there"

@@ -82,8 +82,8 @@ class ProposedFile:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing is to be written."""
-        return self.before == self.text
+        """Whether nothing is to be written: git may have checked it out with other line ends."""
+        return self.before is not None and self.before.splitlines() == self.text.splitlines()
 
     @property
     def overwrites(self) -> bool:
@@ -204,7 +204,8 @@ def _gitignore(survey: ProjectSurvey, workspace: Path, ci: CiName) -> ProposedFi
     known = {line.strip().strip("/") for line in text.splitlines()}
     lacking = [line for line in wanted if line.strip("/") not in known]
     if lacking:
-        text += ("" if text.endswith("\n") or not text else "\n") + "\n".join(lacking) + "\n"
+        end = "\r\n" if "\r\n" in text else "\n"
+        text += ("" if text.endswith("\n") or not text else end) + "".join(line + end for line in lacking)
     return ProposedFile(path, text, before, extends=True)
 
 

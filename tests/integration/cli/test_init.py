@@ -87,6 +87,7 @@ def test_ctrl_c_while_the_agent_is_asked_leaves_the_files_and_no_process(project
     seen.interrupt()
     assert seen.end() == 130
     assert {"agent-eval.yaml", WORKFLOW} <= written(project)
+    assert f"written: {WORKFLOW}" in seen.text
     while Path(f"/proc/{mark.read_text()}").exists():  # the test's own limit ends this
         os.sched_yield()
 
@@ -99,7 +100,8 @@ def test_what_differs_is_shown_and_kept_until_it_is_forced(project: Path) -> Non
     done = init(project, "--yes", "--no-capture")
     assert done.returncode == 0, done.stderr
     assert "-agent: dice_agent" in done.stderr
-    assert "+max_time: 45m" in done.stderr
+    assert "+max_time: 45m      # the default" in done.stderr
+    assert "+  pull_request:\n" in done.stderr
     assert "\x1b" not in done.stderr
     assert "agent-eval.yaml differs as shown above; --force replaces it" in done.stderr
     assert (project / "agent-eval.yaml").read_text() == "agent: dice_agent\n"
@@ -171,6 +173,15 @@ def test_what_was_written_is_what_a_second_time_would_write(project: Path) -> No
         assert says in done.stderr
         assert "differs" not in done.stderr
         assert yaml.safe_load((project / "agent-eval.yaml").read_text())["env"] == ["CRM_TOKEN", "WEATHER_API_KEY"]
+        for name in ("agent-eval.yaml", WORKFLOW):  # as git checks them out on Windows
+            (project / name).write_bytes((project / name).read_bytes().replace(b"\n", b"\r\n"))
+
+
+def test_a_baseline_that_is_there_need_not_be_made(project: Path) -> None:
+    assert "1. agent-eval capture" in init(project, "--yes", "--no-capture").stderr
+    (project / ".agent-eval").mkdir(exist_ok=True)
+    (project / ".agent-eval/baseline.json").write_text("{}")
+    assert "agent-eval baseline update" not in init(project, "--yes", "--no-capture").stderr
 
 
 @pytest.mark.parametrize("link", [".github", "agent-eval.yaml"])

@@ -170,11 +170,12 @@ def test_the_only_pipeline_a_ci_reads_would_be_overwritten(found, tmp_path):
         (None, ".env\n.venv/\n__pycache__/\n.adk/\n"),
         ("/.env\n.venv\n__pycache__\n.adk/", "/.env\n.venv\n__pycache__\n.adk/"),
         ("# mine\n*.log", "# mine\n*.log\n.env\n.venv/\n__pycache__/\n.adk/\n"),
+        ("*.log\r\n.env\r\n", "*.log\r\n.env\r\n.venv/\r\n__pycache__/\r\n.adk/\r\n"),
     ],
 )
 def test_gitignore_keeps_its_lines_and_gets_those_it_lacks(found, tmp_path, before, after):
     if before is not None:
-        (tmp_path / ".gitignore").write_text(before)
+        (tmp_path / ".gitignore").write_text(before, newline="")
     (file,) = [one for one in proposed_files(found, load_settings(tmp_path), "github", public=False) if one.extends]
     assert file.text == after
     assert not file.overwrites
