@@ -30,6 +30,8 @@ def heading(report: ReportInput) -> Prose:
     decision, view = report.decision, report.view
     if decision.outcome is Verdict.PASS:
         worse = len(view.in_groups(Group.WORSE))
+        if decision.baseline is not None and not any(map(_is_compared, view.run)):
+            return Prose.join("no case can be compared with main")
         return Prose.join(
             f"{fmt.plural(worse, 'case')} got worse, within what is allowed" if worse else "no case got worse"
         )
@@ -115,12 +117,20 @@ def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
         )
 
 
+def _is_compared(case: CaseView) -> bool:
+    """Whether main's scores of any criterion count for the case."""
+    return any(pair.change is not None for pair in case.pairs)
+
+
 def _passing(report: ReportInput) -> Iterator[Prose]:
     held = with_threshold(report.view.run)
     if held:
-        compared = any(pair.baseline is not None for view in held for pair in view.pairs)
-        verb, as_on_main = "pass" if len(held) > 1 else "passes", ", as on main" if compared else ""
-        yield Prose.join(f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')} {verb}{as_on_main}")
+        compared = sum(map(_is_compared, held))
+        share = f"{fmt.count(compared) if compared else 'none'} of them {verb(compared or 1, 'is', 'are')}"
+        main = ", as on main" if compared == len(held) else f"; {share} compared with main"
+        passing = f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')}"
+        known = report.decision.baseline is not None
+        yield Prose.join(f"{passing} {verb(len(held), 'passes', 'pass')}{main if known else ''}")
     better = [view.key.case for view in report.view.in_groups(Group.BETTER)]
     if better:
         yield joined([names(better[:3], len(better)), " got better"], "")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
@@ -83,6 +84,25 @@ def test_a_pass_says_how_many_cases_pass_and_which_got_better(golden_result: Gol
     lines = [line for line in render(ReportInput(golden_result("passed"))).splitlines() if line]
     assert lines[2] == "6 of 6 cases pass, as on main. <code>small_talk</code> got better."
     assert lines[3] == "<details>", "a pass is three lines: the rest is folded"
+
+
+@pytest.mark.parametrize(
+    ("edited", "heading", "sentence"),
+    [
+        ((), "no case got worse", "2 of 2 cases pass, as on main."),
+        (("a",), "no case got worse", "2 of 2 cases pass; 1 of them is compared with main."),
+        (("a", "b"), "no case can be compared with main", "2 of 2 cases pass; none of them is compared with main."),
+    ],
+)
+def test_a_pass_claims_nothing_of_main_about_cases_whose_scores_there_do_not_count(
+    edited: tuple[str, ...], heading: str, sentence: str
+) -> None:
+    before = [simple(name, 1.0) for name in ("a", "b")]
+    now = run(*(one.model_copy(update={"digest": "new"}) if one.case in edited else one for one in before))
+    main = stored(from_result(run(*before)))
+    decided = now.model_copy(update={"decision": decide(compare(main, now), now, Policy())})
+    lines = [line for line in render(ReportInput(decided)).splitlines() if line]
+    assert lines[1:3] == [f"## ✅ Passed: {heading}", sentence]
 
 
 def test_a_pass_with_cases_that_got_worse_says_so(build: Any) -> None:
