@@ -1,7 +1,8 @@
 """A Python function as an agent: ``module:function``, called once a turn. What it returns becomes ADK's events.
 
 It returns a text; a mapping (``text``, ``tool_calls``, ``messages``, ``state``, ``usage``); or a list of messages, as
-OpenAI's APIs, LangChain and Pydantic AI have them. Frameworks are known by the shape of their objects, never imported.
+OpenAI's and Anthropic's APIs, LangChain and Pydantic AI have them. Frameworks are known by the shape of their objects,
+never imported.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from agent_eval_worker_turn import Conversation, Turn
 THREADS = 256
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 PARTS = {"tool-call": "function_call", "tool-return": "function_call_output", "builtin-tool-call": "function_call"}
+KINDS = {"custom_tool_call": "function_call", "custom_tool_call_output": "function_call_output"}
 
 
 def load_function(name: str) -> Callable[..., Any]:
@@ -100,7 +102,7 @@ class FunctionConversation(Conversation):
                 if inspect.isawaitable(result):
                     result = await result
         total = time.monotonic() - started
-        events = list(events_of(result, session))
+        events = list(events_of(result, session, text))
         session.messages += asked
         for event in events:
             session.messages += _as_messages(event["c"], user=False)
@@ -124,27 +126,30 @@ class FunctionConversation(Conversation):
         return dict(self._session.state)
 
 
-def events_of(result: Any, session: FunctionSession) -> Iterator[dict[str, Any]]:
-    """The events of a turn from what the function returned; its ``state`` goes into the session."""
+def events_of(result: Any, session: FunctionSession, asked: str = "") -> Iterator[dict[str, Any]]:
+    """The events of a turn from what the function returned; its ``state`` goes into the session.
+
+    ``asked``: the user's text.
+    """
     if isinstance(result, str):
         yield _event([{"text": result}])
     elif isinstance(result, Mapping) and "role" not in result:
-        yield from _events_of_mapping(result, session)
+        yield from _events_of_mapping(result, session, asked)
     elif isinstance(result, (list, tuple)):
-        yield from _events_of_messages(list(result))
+        yield from _events_of_messages(list(result), asked)
     elif result is None:
         raise WorkerError("output", "the function returned nothing; it returns a text, a mapping or a list of messages")
     else:
-        yield from _events_of_messages([result])
+        yield from _events_of_messages([result], asked)
 
 
-def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession) -> Iterator[dict[str, Any]]:
+def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession, asked: str) -> Iterator[dict[str, Any]]:
     known = {"text", "tool_calls", "messages", "state", "usage"}
     if unknown := sorted(str(key) for key in result.keys() - known):
         raise WorkerError("output", f"the function returned `{unknown[0]}`; it may return {', '.join(sorted(known))}")
     session.state.update(result.get("state") or {})
     usage, text = _usage(result.get("usage")), result.get("text")
-    yield from _events_of_messages(list(result.get("messages") or ()))
+    yield from _events_of_messages(list(result.get("messages") or ()), asked)
     calls = list(result.get("tool_calls") or ())
     names: dict[str, str] = {}
     if calls:
@@ -156,13 +161,21 @@ def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession) -> I
         yield {**_event([{"text": "" if text is None else str(text)}]), "u": usage}
 
 
-def _events_of_messages(messages: list[Any]) -> Iterator[dict[str, Any]]:
-    """Those after the newest message of the user: a function may return the whole conversation."""
+def _events_of_messages(messages: list[Any], asked: str) -> Iterator[dict[str, Any]]:
+    """Those after the user's message: a function may return the whole conversation.
+
+    Agents hand each other messages of the role `user` in a turn, so the newest of them counts only where none is it.
+    """
     flat = [part for message in messages for part in _split(message)]
-    start = max((at + 1 for at, message in enumerate(flat) if _role(message) == "user"), default=0)
+    by_user = [at for at, message in enumerate(flat) if _role(message) == "user"]
+    said = [at for at in by_user if _text_of(_get(flat[at], "content")) == asked]
     names: dict[str, str] = {}
-    for message in flat[start:]:
+    for message in flat[(said or by_user or [-1])[-1] + 1 :]:
         kind = PARTS.get(_get(message, "part_kind"), _get(message, "type"))
+        kind = KINDS.get(kind, kind) if isinstance(kind, str) else None
+        if kind is None and not _role(message) and _get(message, "part_kind") is None:
+            told = f"the function returned what is no message: an object of the type {type(message).__name__}"
+            raise WorkerError("output", told)
         if kind == "function_call":
             yield _event([{"function_call": _call_of(message, names)}])
         elif kind == "function_call_output" or _role(message) == "tool":
@@ -187,9 +200,21 @@ def _event(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _split(message: Any) -> list[Any]:
-    """Pydantic AI's messages hold parts; others are whole."""
+    """Pydantic AI's messages hold parts, Anthropic's hold calls and results in blocks; others are whole."""
     parts = None if isinstance(message, Mapping) else getattr(message, "parts", None)
-    return list(parts) if isinstance(parts, (list, tuple)) else [message]
+    if isinstance(parts, (list, tuple)):
+        return list(parts)
+    content = _get(message, "content")
+    blocks = content if isinstance(content, (list, tuple)) else ()
+    calls, results = ([b for b in blocks if _get(b, "type") == kind] for kind in ("tool_use", "tool_result"))
+    if results:
+        kind = "function_call_output"
+        return [{"type": kind, "call_id": _get(b, "tool_use_id"), "content": _get(b, "content")} for b in results]
+    if not calls or _get(message, "tool_calls"):  # LangChain's have both
+        return [message]
+    called = [{"id": _get(b, "id"), "name": _get(b, "name"), "args": _get(b, "input")} for b in calls]
+    kept = {"content": [b for b in blocks if b not in calls], "usage": _get(message, "usage")}
+    return [{"role": "assistant", "tool_calls": called, **kept}]
 
 
 def _role(message: Any) -> str:
@@ -213,7 +238,7 @@ def _call_of(call: Any, names: dict[str, str]) -> dict[str, Any]:
     function = _get(call, "function")
     source = call if function is None or isinstance(function, str) else function
     name = str(_first(source, "name", "tool_name") or function or "")
-    arguments = _first(source, "args", "arguments")
+    arguments = _first(source, "args", "arguments", "input")
     if isinstance(arguments, str):
         arguments = _parsed(arguments, "arguments")
     call_id = _first(call, "call_id", "id", "tool_call_id")

@@ -47,7 +47,19 @@ PYDANTIC_AI = [
         parts=[SimpleNamespace(part_kind="tool-call", tool_name="roll", args='{"sides": 6}', tool_call_id="c1")]
     ),
     SimpleNamespace(parts=[SimpleNamespace(part_kind="tool-return", tool_name="roll", content="4", tool_call_id="c1")]),
-    SimpleNamespace(parts=[SimpleNamespace(part_kind="text", content="It is a 4.")]),
+    SimpleNamespace(
+        parts=[SimpleNamespace(part_kind="thinking"), SimpleNamespace(part_kind="text", content=TEXT["text"])]
+    ),
+]
+
+ANTHROPIC = [
+    {"role": "user", "content": "Roll."},
+    SimpleNamespace(
+        role="assistant",
+        content=[SimpleNamespace(type="tool_use", id="c1", name="roll", input={"sides": 6})],
+    ),
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "4"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It is a 4."}]},
 ]
 
 
@@ -59,7 +71,7 @@ def parts(result: Any) -> list[dict[str, Any]]:
     return [part for event in events_of(result, session()) for part in event["c"]["parts"]]
 
 
-@pytest.mark.parametrize("messages", [OPENAI, RESPONSES, LANGCHAIN, PYDANTIC_AI])
+@pytest.mark.parametrize("messages", [OPENAI, RESPONSES, LANGCHAIN, PYDANTIC_AI, ANTHROPIC])
 def test_messages_after_the_newest_of_the_user_are_the_turn(messages: list[Any]) -> None:
     assert parts(messages) == [{"function_call": CALL}, {"function_response": ANSWER}, TEXT]
     *others, last = events_of(messages, session())
@@ -88,7 +100,36 @@ def test_a_mapping_has_calls_with_their_results_a_text_state_and_usage() -> None
     assert holder.state == {"kept": 1, "rolled": 4}
 
 
-@pytest.mark.parametrize(("result", "told"), [(None, "nothing"), ({"answer": "x"}, "`answer`")])
+def test_what_agents_hand_each_other_in_a_turn_does_not_begin_it() -> None:
+    handed = {"role": "user", "name": "critic", "content": "It has been checked."}
+    events = events_of([*OPENAI[:-1], handed, OPENAI[-1]], session(), "Roll.")
+    assert [part for event in events for part in event["c"]["parts"]] == [
+        {"function_call": CALL},
+        {"function_response": ANSWER},
+        TEXT,
+    ]
+
+
+def test_a_custom_tool_of_openai_has_its_input() -> None:
+    call = {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "ls"}
+    answer = {"type": "custom_tool_call_output", "call_id": "c1", "output": "a"}
+    assert parts([call, answer]) == [
+        {"function_call": {"id": "c1", "name": "run", "args": {"arguments": "ls"}}},
+        {"function_response": {"id": "c1", "name": "run", "response": {"result": "a"}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "nothing"),
+        ({"answer": "x"}, "`answer`"),
+        (SimpleNamespace(final_output="x"), "SimpleNamespace"),
+        ((part for part in "x"), "generator"),
+        (["x"], "str"),
+        ([SimpleNamespace(role="model", parts=[SimpleNamespace(text="x")])], "SimpleNamespace"),
+    ],
+)
 def test_what_is_no_answer_is_an_error_and_no_empty_one(result: Any, told: str) -> None:
     with pytest.raises(WorkerError, match=told) as raised:
         list(events_of(result, session()))
