@@ -22,7 +22,7 @@ class TurnTraces:
     """The receiver of one agent's spans."""
 
     def __init__(self, context: DriverContext) -> None:
-        self._name, self._given, self._say = context.agent.name, context.agent.env, context.say
+        self._given, self._say = context.agent.env, context.say
         self._receiver: TraceReceiver | None = None
         self._said: set[str] = set()
 

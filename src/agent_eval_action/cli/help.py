@@ -36,7 +36,7 @@ class HelpfulCommand(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own context
         ctx.meta[_BRIEF] = "-h" in args and "--help" not in args
-        with _refused(ctx, flags=[name for param in self.params for name in param.opts]):
+        with _refused(ctx):
             return super().parse_args(ctx, args)
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # typer's own context
@@ -65,7 +65,7 @@ class HelpfulGroup(TyperGroup):
     """A group of commands, each with its whole first sentence."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own context
-        with _refused(ctx, flags=[name for param in self.params for name in param.opts]):
+        with _refused(ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # typer's own context
@@ -89,7 +89,7 @@ class HelpfulGroup(TyperGroup):
 
 
 @contextmanager
-def _refused(ctx: typer.Context, flags: Iterable[str]) -> Iterator[None]:
+def _refused(ctx: typer.Context) -> Iterator[None]:
     """Raise our UsageError for what typer refuses: with a suggestion for a wrong flag."""
     try:
         yield
@@ -102,6 +102,7 @@ def _refused(ctx: typer.Context, flags: Iterable[str]) -> Iterator[None]:
             from agent_eval_action.diagnostics.suggestions import did_you_mean
 
             if hasattr(error, "possibilities"):
+                flags = [flag for param in ctx.command.params for flag in param.opts]
                 message, hint = f"there is no option {name}", did_you_mean(name, flags)
         else:
             message = error.format_message()

@@ -37,7 +37,6 @@ from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
 
-_SHOWN: Final = 10
 _OUT: Final = Settings.model_fields["out"].default
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 

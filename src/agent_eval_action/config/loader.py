@@ -25,7 +25,7 @@ from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, issues_of
 from agent_eval_action.errors import ConfigError, Problem
-from agent_eval_action.folders import real_path
+from agent_eval_action.folders import real_path, relative
 
 CONFIG_NAMES: Final = ("agent-eval.yaml", "agent-eval.yml")
 GITHUB_CONFIG: Final = Path(".github") / "agent-eval.yaml"
@@ -106,8 +106,7 @@ def resolve(
     settings = _with_values(settings, given)
     settings = settings.model_copy(update={"policy": _with_rules(settings.policy, (file, inputs, typed))})
     origins = {name: value.origin for name, value in given.items()}
-    shown = config.relative_to(workspace) if config and config.is_relative_to(workspace) else config
-    note = f"configuration: {shown}" if shown else "no configuration file: defaults"
+    note = f"configuration: {relative(config, workspace)}" if config else "no configuration file: defaults"
     return Resolved(settings, (note,), (*file.warnings, *inputs.warnings), origins)
 
 

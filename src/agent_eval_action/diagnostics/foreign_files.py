@@ -49,7 +49,6 @@ def _is_trpc_metrics(value: Any) -> bool:
     )
 
 
-_AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
 _AS_CASE: Final = "write it as a case of an ADK eval set"
 _WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
 _IN_CRITERIA: Final = "criteria are written in test_config.json"

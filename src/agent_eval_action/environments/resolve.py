@@ -19,7 +19,7 @@ from agent_eval_action.environments.lock import KINDS, LockFile, find_lock, incl
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec
 from agent_eval_action.environments.variables import install_environ, without_secrets
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import folders_upwards
+from agent_eval_action.folders import folders_upwards, relative
 from agent_eval_action.sandbox.sandboxes import popen_options
 
 _PROBE_S: Final = 30.0
@@ -254,6 +254,5 @@ def _requirement_files(place: AgentFolder) -> dict[str, bytes]:
         for path in (*paths, *included(folder / "requirements.txt")):
             inside = place.folder != place.workspace and path.is_relative_to(place.folder)
             name = "<agent>" / path.relative_to(place.folder) if inside else path
-            name = name.relative_to(place.workspace) if name.is_relative_to(place.workspace) else name
-            found[name.as_posix()] = path.read_bytes()
+            found[relative(name, place.workspace)] = path.read_bytes()
     return found

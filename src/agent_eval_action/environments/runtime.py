@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from agent_eval_action.config.models import TURN_SECONDS, AgentModule
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import OutputFolder, folders_upwards
+from agent_eval_action.folders import OutputFolder, folders_upwards, relative
 from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes
 from agent_eval_action.sandbox.users import SandboxUser
 
@@ -61,7 +61,7 @@ class AgentFolder:
 
     def relative(self, path: Path) -> str:
         """A path for messages: relative to the workspace where it lies in there."""
-        return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+        return relative(path, self.workspace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,7 @@ class Pair:
     @property
     def binary(self) -> bool:
         """Whether every score of it, of either side, is 0 or 1."""
-        scores = (*(score for score, _ in self.history), *self.attempts, *self.control)
-        return all(score in {0.0, 1.0} for score in scores)
+        return is_binary([score for score, _ in self.history], self.attempts, self.control)
 
     @property
     def subject(self) -> Subject:

@@ -17,6 +17,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.models import CriterionPolicy, Mode, Policy, Settings
 from agent_eval_action.config.option_info import is_looser, is_rule
 from agent_eval_action.config.options import JUDGING_OPTIONS
+from agent_eval_action.folders import relative
 from agent_eval_action.gate.pairs import Incomparable, comparable_record, differs
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, TurnSnapshot, case_identities
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, match_cases, with_current_names
@@ -423,10 +424,7 @@ def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
 
     ``weaker_rules`` reports the rules that are surely looser.
     """
-    path, workspace = own.config, own.workspace
-    file = "no configuration file"
-    if path is not None:
-        file = excerpt(path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path), 120)
+    file = excerpt(relative(own.config, own.workspace), 120) if own.config else "no configuration file"
     where: dict[str, Any] = {"file": file, "with_merge": True}
     for option in JUDGING_OPTIONS:
         if option.field[0] == "policy":
@@ -434,7 +432,7 @@ def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
         then, now = option.of_settings(base), option.of_settings(own)
         if then != now and not is_looser(Settings, option.name, then, now):
             severity: Severity = "advisory" if option.info.may_loosen else "note"
-            values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, workspace)}
+            values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, own.workspace)}
             yield finding(severity, FindingCode.RULE_CHANGED, rule=option.key or option.name, **where, **values)
     for rule, old, new in _stricter_rules(base.policy, own.policy):
         yield note(FindingCode.RULE_CHANGED, rule=rule, **where, old=_shown(old), new=_shown(new))

@@ -92,7 +92,7 @@ def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
         return Attempt.model_validate_json(line)
     try:  # pydantic's parser takes no lone surrogates, and its messages are others
         return Attempt.model_validate(json.loads(line))
-    except (ValueError, RecursionError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise ResultsError(f"{path}:{number}: not an attempt of this version: {reason}") from error
 
@@ -258,7 +258,7 @@ class Recordings:
             with contextlib.suppress(ValidationError):
                 return _Turns.model_validate_json(line).turns
             return _Turns.model_validate(json.loads(line)).turns  # lone surrogates, which pydantic's parser refuses
-        except (OSError, ValueError, RecursionError, ValidationError):
+        except (OSError, ValueError, RecursionError):
             return ()
 
     def encoded(self, medium: Medium) -> str | None:
