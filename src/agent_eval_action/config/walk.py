@@ -30,7 +30,7 @@ GO_SERVER: Final = ("go", "run", ".", "web", "--port", "{port}", "--write-timeou
 """What serves an agent of ADK for Go over REST, as agents-cli starts it. By default ADK cuts answers off after 15 s."""
 
 _MAX_DEPTH: Final = 40
-_PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
+PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
 _NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, agents in there are fixtures
 _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
@@ -153,7 +153,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
             if depth < _MAX_DEPTH
             and entry.is_dir(follow_symlinks=False)
             and not entry.name.startswith(".")
-            and entry.name not in _PRUNED
+            and entry.name not in PRUNED
         ]
 
 

@@ -19,7 +19,7 @@ from agent_eval_action.config.criteria_files import function_files
 from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, criteria_places
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.config.walk import glob_regex, is_eval_file
+from agent_eval_action.config.walk import PRUNED, glob_regex, is_eval_file
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.environments.lock import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
@@ -259,15 +259,19 @@ def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callab
         or path.name in CONFIG_NAMES
         or path.name in text  # a criteria file, a simulated user
         or (is_eval_file(path) and path not in assigned)  # removed, or belonging to no agent
+        or (path.is_dir() and not path.is_symlink())  # a submodule: git does not name the files that changed in it
     )
 
 
 def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: Iterable[Path], workspace: Path) -> bool:
     """Whether a changed file is this agent's: by its folder, its eval files' folders, its build, its ``paths``."""
-    build, homes = BuildFiles.read(agent.path, workspace), {agent.path, agent.path.resolve()}
-    evals = {planned.path.parent for planned in sets if planned.agent.name == agent.name}
+    build = BuildFiles.read(agent.path, workspace)
+    homes = {agent.path, real_path(agent.path), *_targets_of_links(agent.path)}
+    folders = {planned.path.parent for planned in sets if planned.agent.name == agent.name}
+    evals = folders | set(map(real_path, folders))
     named = {agent.criteria, agent.initial_session_file, agent.python}
     patterns = [Path(os.path.normpath(pattern.origin.base / pattern.pattern)) for pattern in agent.paths or ()]
+    patterns += [real_path(pattern) for pattern in patterns]
     return any(
         build.has(path)
         or any(path.is_relative_to(home) for home in homes)
@@ -276,6 +280,13 @@ def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: I
         or any(_matches(path, pattern, workspace) for pattern in patterns)
         for path in changed
     )
+
+
+def _targets_of_links(folder: Path) -> Iterator[Path]:
+    """What the links in an agent's folder lead to: git names the target when that changes, not the link."""
+    for place, folders, files in os.walk(folder):
+        yield from (real_path(path) for name in (*folders, *files) if (path := Path(place, name)).is_symlink())
+        folders[:] = [name for name in folders if name not in PRUNED and not name.startswith(".")]
 
 
 def _matches(path: Path, pattern: Path, workspace: Path) -> bool:

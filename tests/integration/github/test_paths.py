@@ -288,3 +288,45 @@ def test_a_criterion_that_is_not_measured_here_is_not_taken_for_one_that_was_dro
     assert (code, results["decision"]["outcome"]) == (3, "inconclusive"), log
     assert results["decision"]["weakenings"] == []
     assert "not measured: no credentials" in headline(results["decision"])
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "changed"),
+    [
+        ("agents/support/words.md", "docs/index.md", "docs/index.md"),
+        ("agents/support/texts", "docs", "docs/new.md"),
+        ("libs/shared", "libs/impl", "libs/impl/words.py"),
+    ],
+)
+def test_what_a_link_leads_to_counts_as_the_link_does(repo: Monorepo, link: str, target: str, changed: str) -> None:
+    if link == "libs/shared":
+        repo.git("mv", "libs/shared", "libs/impl")
+    place = repo.root / link
+    place.symlink_to(os.path.relpath(repo.root / target, place.parent))
+    repo.base = repo.commit()
+    repo.change(changed)
+    assert repo.agents() == (["booking"] if link == "libs/shared" else ["support"])
+
+
+def test_a_submodule_counts_for_every_agent_since_nothing_names_what_changed_in_it(repo: Monorepo) -> None:
+    source = repo.root.parent / "words"
+    source.mkdir()
+
+    def in_words(*words: str) -> str:
+        return repo.git("-C", str(source), *words)
+
+    def commit() -> None:
+        in_words("add", "-A")
+        in_words("commit", "-qm", "x")
+
+    in_words("init", "-qb", "main")
+    (source / "words.py").write_text("")
+    commit()
+    repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source), "libs/all")
+    repo.git("config", "submodule.recurse", "true")  # each checkout has the files of its own commit
+    repo.configure(booking=["libs/all/words.py"], support=[])
+    repo.base = repo.commit()
+    (repo.root / "libs" / "all" / "words.py").write_text("changed")
+    repo.git("-C", "libs/all", "commit", "-qam", "x")
+    repo.change("docs/index.md")
+    assert repo.agents() == ["booking", "support"]
