@@ -516,7 +516,10 @@ def explain(  # noqa: PLR0917 - typer makes an option of each
 )
 def update(  # noqa: PLR0917 - typer makes an option of each
     cases: Annotated[
-        list[str] | None, typer.Option("--case", metavar="NAME", help="Only these; none: all that were not green.")
+        list[str] | None,
+        typer.Option(
+            "--case", metavar="NAME", help="Only these; none: all that were not green.", autocompletion=_case_names
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also the cases that were green.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Accept everything that is shown; nobody is asked.")] = False,

@@ -27,7 +27,7 @@ BARE = ENVIRON | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PLUGIN = ("-p", "agent_eval_action.pytest_plugin")
 # As in a terminal: shells have their background processes ignore interrupts.
 PYTEST = "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(pytest.main())"
-COUNTS = re.compile(r"(\d+) (passed|failed|errors?|deselected|skipped)\b")
+COUNTS = re.compile(r"(\d+) (passed|failed|xfailed|errors?|deselected|skipped)\b")
 
 
 class Agent:
@@ -97,6 +97,19 @@ def project(tmp_path: Path) -> Iterator[Project]:
     agent = Agent()
     with listening(agent) as url:
         yield Project(tmp_path, agent, url)
+
+
+def test_a_quarantined_case_is_expected_to_fail(project: Project) -> None:
+    names = ("bad", "broken", "good")
+    project.write("s.evalset.json", case("bad", "hello", "no"), case("broken", "break"), case("good", "hello"))
+    held = "".join(f"- {{case: {name}, reason: r, owner: o, until: '9999-01-01'}}\n" for name in names)
+    (project.root / ".agent-eval").mkdir()
+    (project.root / ".agent-eval/accept.yaml").write_text(held)
+    counts, output = project("--agent-eval")
+    assert counts == {"passed": 1, "xfailed": 2}, output
+    (project.root / ".agent-eval/accept.yaml").write_text(held.replace("9999", "2020"))
+    counts, output = project("--agent-eval")
+    assert counts == {"passed": 1, "failed": 1, "error": 1}, output
 
 
 def test_each_case_is_a_test_with_its_scores_and_why_it_fails(project: Project) -> None:
