@@ -168,7 +168,8 @@ class GateChanges:
         try:
             head = take_snapshot(self.own, self.context, plan)
         except AgentEvalError as error:
-            yield text_note(f"what this change does to the rest of the suite is not known: {error.message}")
+            text = f"what this change does to the rest of the suite is not known: {error.message}"
+            yield finding("advisory", FindingCode.TEXT, text=text)
             return
         then = base.snapshot
         if base.chosen_agents_lack:  # a run of chosen agents says nothing about those of which it has no case

@@ -226,10 +226,13 @@ def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None
 
     ``plan``: of all of it, where there is one already.
     """
-    if plan is None:
-        named = context.named_files(settings.workspace, settings.workspace)
-        plan = Loader(settings.workspace).plan(context.suite(settings, named), 1)
-    return _snapshot(settings, plan.sets)
+    if plan is not None:
+        return _snapshot(settings, plan.sets)
+    named = context.named_files(settings.workspace, settings.workspace)
+    sets, _ = _load(
+        settings, context.suite(settings, named), "this change"
+    )  # what this run leaves out may be unreadable
+    return _snapshot(settings, sets)
 
 
 def _snapshot(settings: Settings, sets: Iterable[PlannedSet]) -> Snapshot:

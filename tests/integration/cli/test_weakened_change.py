@@ -501,3 +501,29 @@ def test_an_eval_set_is_not_made_advisory_by_the_name_of_one_that_is(kept: Kept)
     code, decision, said = kept.run(**PULL)
     assert code == 1, said
     assert [one["data"]["eval_set"] for one in decision["weakenings"]] == ["evals/new"]
+
+
+def test_an_eval_file_that_is_broken_beside_those_of_the_run_hides_nothing(repo: Repo):
+    repo.git("checkout", "-q", "main")
+    other = json.dumps({"eval_set_id": "t", "eval_cases": [case("c")]}).replace("roll", "throw")
+    (repo.root / "evals" / "t.evalset.json").write_text(other)
+    repo.commit("main")
+    repo.cases("a")
+    (repo.root / "evals" / "t.evalset.json").write_text("{")
+    repo.commit("pr")
+    code, decision, said = repo.run("evals/s.evalset.json", **PULL)
+    assert code == 1, said
+    assert [one["subject"]["case"] for one in decision["weakenings"]] == ["b", "c"]
+
+
+def test_a_suite_that_cannot_be_read_beside_the_run_is_no_pass_where_weakening_fails(repo: Repo):
+    (repo.root / "evals" / "new").mkdir()
+    (repo.root / "evals" / "new" / "t.evalset.json").write_text(
+        json.dumps({"eval_set_id": "t", "eval_cases": [case("c")]})
+    )
+    (repo.root / "evals" / "new" / "test_config.json").write_text("{")
+    repo.cases("a")
+    repo.commit("pr")
+    code, decision, said = repo.run("evals/s.evalset.json", **PULL)
+    assert code == 1, said
+    assert [one["code"] for one in decision["weakenings"]] == ["text"]

@@ -324,7 +324,7 @@ def test_a_submodule_counts_for_every_agent_since_nothing_names_what_changed_in_
     commit()
     repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source), "libs/all")
     repo.git("config", "submodule.recurse", "true")  # each checkout has the files of its own commit
-    repo.configure(booking=["libs/all/words.py"], support=[])
+    repo.configure(booking=["**/words.py"], support=[])
     repo.base = repo.commit()
     (repo.root / "libs" / "all" / "words.py").write_text("changed")
     repo.git("-C", "libs/all", "commit", "-qam", "x")
