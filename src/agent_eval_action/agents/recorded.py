@@ -24,7 +24,8 @@ from agent_eval_action.results.transcripts import ATTEMPTS, key_of_line, line_at
 if TYPE_CHECKING:
     from agent_eval_action.agents.foreign_recordings import ForeignRecordings
 
-_Key = tuple[str, str, int]
+_Key = tuple[str, str, str, int]
+"""Agent, eval set, case and repeat."""
 
 
 @dataclass
@@ -35,12 +36,13 @@ class RecordedAgent:
     folder: Path
     workspace: Path | None = None
     _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+    _agents: set[str] = field(default_factory=set)
     _file: BinaryIO | None = None
     _path: Path = Path(ATTEMPTS)
     _foreign: ForeignRecordings | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
-        """Index the recording by eval set, case and repeat; the last line of a key wins."""
+        """Index the recording by agent, eval set, case and repeat; the last line of a key wins."""
         path = self._path = self.folder / ATTEMPTS
         conditions = AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
         try:
@@ -54,6 +56,7 @@ class RecordedAgent:
             for number, offset, line in lines_of(self._file):
                 if (key := _attempt_key(path, number, line)) is not None:
                     self._offsets[key] = (number, offset)
+            self._agents = {agent for agent, *_ in self._offsets}
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
         except OSError as error:
@@ -64,10 +67,16 @@ class RecordedAgent:
         key = request.key
         if self._foreign is not None and key is not None:
             return _foreign_session(self._foreign, key, request.messages)
-        place = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
-        if key is None or place is None or self._file is None:
+        if key is None or self._file is None:
             return _not_recorded(key)
-        number, offset = place
+        agents = {key.agent} & self._agents or self._agents
+        attempt = key.eval_set, key.case, key.repeat
+        places = [place for agent in agents if (place := self._offsets.get((agent, *attempt)))]
+        if len(places) > 1:
+            return _error(f"the recording has this case of {plural(len(places), 'agent')}, none of them {key.agent}")
+        if not places:
+            return _not_recorded(key)
+        ((number, offset),) = places
         try:
             return RecordedSession(parse_attempt(self._path, number, line_at(self._file, offset)))
         except OSError as error:
@@ -90,7 +99,7 @@ def make_recorded_agent(context: DriverContext) -> RecordedAgent:
 def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
     """Return which attempt a line is; None for one of the base commit's agent: that is not this agent's."""
     key = key_of_line(line) or parse_attempt(path, number, line).key
-    return (key.eval_set, key.case, key.repeat) if key.arm == "head" else None
+    return (key.agent, key.eval_set, key.case, key.repeat) if key.arm == "head" else None
 
 
 def _foreign_session(
@@ -134,7 +143,9 @@ class RecordedSession:
         return TurnDone(turn)
 
     async def close(self) -> SessionEnd | AttemptError:
-        return SessionEnd(self.attempt.final_session_state or {})
+        if 0 < self._made < len(self.attempt.turns):
+            return _error(f"the recording has {plural(len(self.attempt.turns), 'turn')}, more than the case has now")
+        return SessionEnd(self.attempt.final_session_state)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.recorded import RecordedAgent
-from agent_eval_action.results.evalset import Content, Part
-from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
+from agent_eval_action.results.evalset import Content, Invocation, Part
+from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, AttemptKey
 
 
 def said(text: str, role: str = "user") -> dict[str, Any]:
@@ -91,6 +91,50 @@ async def test_a_case_that_asks_something_else_now_is_not_measured(tmp_path: Pat
     write_session(tmp_path, "greeting.session.json", "hi", "hello")
     (message,) = await answers(tmp_path, "greeting", "good morning")
     assert "differs from the case's" in message
+
+
+async def test_turns_that_the_case_has_no_more_make_it_another_one(tmp_path: Path):
+    write_session(tmp_path, "greeting.session.json", "hi", "hello", "bye", "good bye")
+    session, (message,) = await opened(tmp_path, "greeting", "hi")
+    assert not isinstance(session, AttemptError)
+    assert isinstance(await session.turn(message), TurnDone)
+    assert isinstance(await session.close(), AttemptError)
+
+
+async def test_a_state_that_was_not_recorded_is_not_known(tmp_path: Path):
+    write_traces(tmp_path, a="first")
+    session, (message,) = await opened(tmp_path / "traces", "a", "ask a")
+    assert not isinstance(session, AttemptError)
+    assert isinstance(await session.turn(message), TurnDone)
+    assert await session.close() == SessionEnd(None)
+
+
+async def test_an_agent_has_its_own_attempts_of_a_run_of_several(tmp_path: Path):
+    lines = [
+        Attempt(
+            agent=agent,
+            eval_set="evals/basic",
+            case="a",
+            repeat=0,
+            case_digest="",
+            turns=(Invocation(user_content=said("hi"), final_response=said(agent, "model")),),
+        ).model_dump_json()
+        for agent in ("bot", "other")
+    ]
+    key = AttemptKey("bot", "evals/basic", "a", 0)
+    third = lines[0].replace('"bot"', '"third"')
+    for recorded, expected in ((lines, "bot"), (lines[1:], "other"), ([third, lines[1]], "")):
+        (tmp_path / "attempts.jsonl").write_text("\n".join(recorded) + "\n")
+        driver = RecordedAgent("bot", tmp_path)
+        assert isinstance(await driver.start(), AgentConditions)
+        session = await driver.open(SessionRequest("app", "user", key=key))
+        await driver.stop()
+        if isinstance(session, AttemptError):
+            assert not expected
+            continue
+        done = await session.turn(Content(parts=(Part(text="hi"),)))
+        assert isinstance(done, TurnDone)
+        assert done.invocation.response_text == expected
 
 
 async def test_traces_of_agents_cli_answer_their_cases(tmp_path: Path):
