@@ -230,6 +230,11 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     for score, threshold, cases in criterion.missed_suite_thresholds():
         data = {"score": score, "threshold": threshold, "goal": criterion.goal, "cases": cases}
         yield finding(criterion.severity, FindingCode.MEAN_MISSES_THRESHOLD, subject, **data)
+    lost = [pair for pair in criterion.pairs if _applies_no_longer(pair)]
+    if lost:
+        judgement = excerpt(lost[0].measured.reason) if lost[0].measured else ""
+        named = named_cases([pair.key for pair in lost])
+        yield finding("advisory", FindingCode.NO_LONGER_APPLICABLE, subject, **named, judgement=judgement)
     found = criterion.evidence
     if found is not None and (fall := found.main_collapse) is not None:
         severity: Severity = "inconclusive" if criterion.severity == "blocks" else "advisory"
@@ -251,6 +256,12 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
             code, data = unconfirmed
             limit = excerpt(criterion.cut_short, 200)
             yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
+
+
+def _applies_no_longer(pair: Pair) -> bool:
+    """Whether the answers leave a criterion nothing to score where main has scores: no fall can be seen there."""
+    comparable = pair.baseline is not None and pair.incomparable is None
+    return pair.kind is ChangeKind.NOT_APPLICABLE and comparable and not pair.left_out
 
 
 def _statuses(found: CriterionEvidence) -> set[Status]:

@@ -558,6 +558,9 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     ),
     FindingCode.NO_SCORE: "{name} has no score{share}: {error}",
     FindingCode.NOT_APPLICABLE: "{name} does not apply{judgement}",
+    FindingCode.NO_LONGER_APPLICABLE: (
+        "{name} does not apply any more to {case_names}, which main has scores of{judgement}"
+    ),
     FindingCode.LEFT_OUT: "{name} is {text}",
     FindingCode.MEAN_MISSES_THRESHOLD: _mean_misses_threshold,
     FindingCode.MEAN_BEYOND_LIMIT: _mean_beyond_limit,

@@ -41,6 +41,7 @@ class FindingCode(enum.StrEnum):
     NOT_APPLICABLE = "not_applicable"
     LEFT_OUT = "left_out"
     # one criterion over its cases
+    NO_LONGER_APPLICABLE = "no_longer_applicable"
     MEAN_MISSES_THRESHOLD = "mean_misses_threshold"
     MEAN_BEYOND_LIMIT = "mean_beyond_limit"
     MEAN_WORSE = "mean_worse"

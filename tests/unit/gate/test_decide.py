@@ -314,6 +314,18 @@ def test_a_criterion_that_applies_nowhere_is_reported_once():
     assert states(note, C.CRITERION_NOT_APPLICABLE, judgement="no reference")
 
 
+def test_a_case_that_main_has_scores_of_does_not_leave_the_comparison_in_silence():
+    before = run(simple("a", 1.0), simple("b", 1.0), simple("new", None))
+    now = run(simple("a", None), simple("b", 1.0), simple("new", None))
+    decision = verdict(now, before, Policy())
+    assert decision.outcome is Verdict.PASS
+    (found,) = decision.findings
+    assert (found.severity, found.subject.criterion) == ("advisory", QUALITY)
+    assert states(found, C.NO_LONGER_APPLICABLE, cases=1, named=[place("a")], judgement="no reference")
+    edited = run(case("a", attempt({QUALITY: None}), digest="another"), simple("b", 1.0))
+    assert verdict(edited, before, Policy()).findings == ()
+
+
 # --- no baseline, collecting -----------------------------------------------------------------------
 
 
