@@ -61,6 +61,7 @@ class ContextMemory:
     """What a context held before the turn: a task that goes on over turns repeats it."""
 
     messages: set[str] = field(default_factory=set)
+    calls: set[tuple[str, str]] = field(default_factory=set)
     artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
 
 
@@ -120,14 +121,19 @@ class TurnEvents:
             self._take_message(message, metadata)
 
     def _take_message(self, message: JsonObject, metadata: JsonObject) -> None:
-        identifier = message.get("messageId")
-        if message.get("role") == "ROLE_USER" or identifier in self.memory.messages or metadata.get("adk_partial"):
+        if message.get("role") == "ROLE_USER" or metadata.get("adk_partial"):
             return
+        identifier, parts = message.get("messageId"), list(message.get("parts", ()))
+        if identifier in self.memory.messages:  # repeated, or of a server that gives every message of a task this id
+            parts = [given for given in parts if _call_of(given) not in (None, *self.memory.calls)]
+            if not parts:
+                return
         if identifier:
             self.memory.messages.add(identifier)
+        self.memory.calls.update(call for given in parts if (call := _call_of(given)))
         author = metadata.get("adk_author") or message.get("metadata", {}).get("adk_author") or self.author
         usage = _usage(metadata.get("adk_usage_metadata"))
-        self._said.append(_AgentMessage(list(message.get("parts", ())), str(author), usage))
+        self._said.append(_AgentMessage(parts, str(author), usage))
 
     def _take_artifact(self, update: JsonObject) -> None:
         self.task_id = update.get("taskId") or self.task_id
@@ -196,6 +202,12 @@ def _identity(part: Part) -> tuple[str, str]:
     if tool is None:
         return "", ""
     return type(tool).__name__, tool.id or json.dumps(tool.model_dump(mode="json"), sort_keys=True)
+
+
+def _call_of(given: JsonObject) -> tuple[str, str] | None:
+    """Return what identifies the call or result that a part is; None for any other part."""
+    part = _part(given)
+    return _identity(part) if part is not None and _is_tool(part) else None
 
 
 def _is_tool(part: Part) -> bool:

@@ -252,6 +252,17 @@ async def test_calls_that_only_an_artifact_holds_are_seen_once(tmp_path):
     assert turn.invocation.response_text == '{"name": 3}'
 
 
+async def test_no_call_is_lost_where_all_messages_of_a_task_have_one_id(tmp_path):
+    def message(name: str) -> dict[str, Any]:
+        data = {"kind": "data", "data": {"id": name, "name": name}, "metadata": {"adk_type": "function_call"}}
+        return {"kind": "message", "role": "agent", "messageId": "m1", "parts": [data]}
+
+    done = task("completed", history=[message("find"), message("pay"), message("pay")])
+    async with served(tmp_path, done) as (session, _):
+        turn = await session.turn(text("go"))
+    assert [call.name for call in turn.invocation.tool_calls()] == ["find", "pay"]
+
+
 async def test_a_refused_request_is_sent_again_and_counted(tmp_path):
     busy = HttpResponse(429, headers={"Retry-After": "0"})
     async with served(tmp_path, busy, task("completed")) as (session, _):
