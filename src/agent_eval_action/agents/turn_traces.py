@@ -25,6 +25,7 @@ class TurnTraces:
         self._given, self._say = context.agent.env, context.say
         self._receiver: TraceReceiver | None = None
         self._said: set[str] = set()
+        self._reads_calls = False
 
     async def start(self) -> None:
         """Listen, unless the user has turned the program's spans off. Where it is not possible, that is said."""
@@ -36,6 +37,7 @@ class TurnTraces:
         except OSError as error:
             self.warn(f"spans cannot be received, so only the answers are read: {quoted(str(error))}")
         else:
+            receiver.on_late = self._warn_of_late_spans
             self._receiver = receiver
 
     def variables(self, source: str = "agent") -> dict[str, str]:
@@ -53,6 +55,7 @@ class TurnTraces:
         ``tells_all``: an answer with usage has all events of the turn, those of its tool calls included.
         """
         has_calls = bool(turn.tool_calls()) or (tells_all and any(event.usage_metadata for event in turn.events))
+        self._reads_calls |= not has_calls
         telemetry = await trace.finish(_TIMES_S if has_calls else _ALL_S)
         unseen = _unread(telemetry)
         if unseen:
@@ -71,6 +74,13 @@ class TurnTraces:
         if traced.uncaptured:
             self.warn(traced.uncaptured)
         return traced
+
+    def _warn_of_late_spans(self, seconds: float) -> None:
+        if self._reads_calls:
+            self.warn(
+                f"spans of a turn came after its answer was scored without them ({seconds:.0f} s): tool calls may be "
+                "missing; have the program export sooner, or before it answers"
+            )
 
     def warn(self, text: str) -> None:
         """Say once what concerns all turns."""

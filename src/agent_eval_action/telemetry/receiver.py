@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from aiohttp import web
@@ -33,6 +34,8 @@ _POLL = 0.02
 _MAX_RECORDS = 20_000
 """Spans and log records kept of a trace; an agent in a loop must not fill our memory."""
 _MAX_TRACES = 2_000
+_REMEMBERED = 1_000
+"""Turns that have ended whose traces are still known, should spans of them come after all."""
 _MISSES = 3
 """Turns in a row without spans after which an agent that has reported some is waited for no longer than for quiet."""
 _MAX_HELD = 256 * 1024 * 1024
@@ -112,6 +115,9 @@ class TraceReceiver:
         self._heard = False
         self._leaves_parents_out = False
         self._misses = 0
+        self._ended: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
+        self.on_late: Callable[[float], None] | None = None
+        """Told how many seconds after its turn's end a tool's or model's span came that the turn has not got."""
 
     async def start(self) -> None:
         """Listen on a free port."""
@@ -190,6 +196,9 @@ class TraceReceiver:
         finally:
             self._open.discard(turn)
             self._forget_old()
+        self._ended[turn.trace_id] = ended_at, frozenset().union(*(trace.ids for trace in traces))
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
         self._misses = 0 if traces else self._misses + (1 if self._heard else _MISSES)
         found = Telemetry.joined([Telemetry(tuple(each.spans), tuple(each.logs), each.dropped) for each in traces])
         return replace(found, is_ambiguous=strays and turn.overlapped, refused=turn.refused)
@@ -263,6 +272,12 @@ class TraceReceiver:
         # An empty message is the whole answer: everything was accepted.
         return web.Response(body=b"" if kind == _PROTOBUF else json.dumps({}).encode(), content_type=kind)
 
+    def _report_late(self, record: TraceSpan | LoggedEvent) -> None:
+        ended_at, known = self._ended[record.trace_id]
+        is_new = isinstance(record, TraceSpan) and record.kind in ("tool", "model") and record.span_id not in known
+        if is_new and self.on_late:
+            self.on_late(time.monotonic() - ended_at)
+
     def _refuse(self, source: str, why: str) -> None:
         """Note of the turns that a payload may have been of that it was not read."""
         for turn in self._open:
@@ -274,6 +289,9 @@ class TraceReceiver:
         if records and not self._heard:
             self._heard, self._misses = True, 0
         for record in records:
+            if record.trace_id in self._ended:
+                self._report_late(record)
+                continue
             if record.trace_id not in self._traces:
                 self._traces[record.trace_id] = _Trace(source)
             trace = self._traces[record.trace_id]

@@ -158,6 +158,19 @@ async def test_a_span_that_is_sent_twice_is_one_and_several_may_share_an_id(rece
     assert [span.attributes["gen_ai.tool.name"] for span in found] == ["a", "b"]
 
 
+async def test_spans_that_come_after_their_turn_was_ended_are_reported(receiver: TraceReceiver) -> None:
+    late: list[float] = []
+    receiver.on_late = late.append
+    turn = receiver.begin_turn()
+    await report(receiver, spans(turn.trace_id, "in time", number=1))
+    await turn.finish(0.1)
+    await report(receiver, spans(turn.trace_id, "in time", number=1))
+    await report(receiver, spans(turn.trace_id, "create", number=2, gen_ai__operation__name="create_agent"))
+    assert late == []
+    await report(receiver, spans(turn.trace_id, "late", number=3))
+    assert len(late) == 1
+
+
 async def test_a_turn_knows_of_payloads_that_were_not_read(receiver: TraceReceiver) -> None:
     turn, other = receiver.begin_turn(), receiver.begin_turn(source="other")
     assert await report(receiver, b"{") == 400
