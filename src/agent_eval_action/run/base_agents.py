@@ -358,13 +358,12 @@ def _holds_agent(folder: Path, tree: Path, driver: str) -> bool:
 
 
 def _configured_agent(settings: Settings, root: Path, folder: Path, name: str) -> AgentDefaults:
-    """Return the agent as the configuration file of a tree configures it."""
+    """Return the agent as the configuration file of a tree configures it: the same file, else the one found there."""
     flags: dict[str, str] = {}
     if settings.config is not None and settings.config.is_relative_to(settings.workspace):
         file = root / settings.config.relative_to(settings.workspace)
-        if not file.is_file():
-            return AgentDefaults()
-        flags["config"] = str(file)
+        if file.is_file():
+            flags["config"] = str(file)
     resolved = resolve(flags=flags, environ={"GITHUB_WORKSPACE": str(root)}, cwd=root).settings
     there = [agent for agent in resolved.agents if real_path(agent.path) == real_path(root / folder)]
     return next((agent for agent in there if agent.name == name), there[0] if there else resolved.agent_defaults)

@@ -248,6 +248,20 @@ async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     await arm.stop()
 
 
+@pytest.mark.parametrize("moved", [".github/agent-eval.yaml", "ci/evals.yaml"])
+async def test_the_base_is_configured_by_its_own_file_where_the_change_moves_it(changed: Repo, moved: str) -> None:
+    """Main's agent without its variables could be as bad as the change's, or could not be run at all."""
+    target = changed.folder / moved
+    target.parent.mkdir()
+    changed.git("mv", "agent-eval.yaml", moved)
+    target.write_text(f"agent: {{path: {changed.folder}/bot, env: {{MODEL: new}}}}\n")
+    changed.commit()
+    made: list[Any] = []
+    arm = await opened(changed, made, **({"INPUT_CONFIG": moved} if moved.startswith("ci") else {}))
+    assert [agent.env for agent, *_ in made] == [{"MODEL": "old"}]
+    await arm.stop()
+
+
 async def test_an_agent_the_base_does_not_have_is_reported(repo: Repo) -> None:
     repo.commit(a="1")
     repo.git("checkout", "-q", "-b", "change")
