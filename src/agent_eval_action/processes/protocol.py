@@ -102,6 +102,8 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         inner_events=tuple(map(_inner_event, frame.get("inner", ()))),
         raw_events=tuple(frame["raw_events"]) if "raw_events" in frame else None,
     )
+    if not turn.tool_calls() and (why := frame.get("unseen")):
+        turn = turn.model_copy(update={"unseen": str(why)})
     return with_trace(turn, trace) if (trace := frame.get("trace")) else turn
 
 

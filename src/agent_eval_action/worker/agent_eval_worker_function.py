@@ -20,7 +20,7 @@ from typing import Any
 
 from agent_eval_worker_errors import WorkerError
 from agent_eval_worker_protocol import encode
-from agent_eval_worker_telemetry import SpanCollector, as_frame
+from agent_eval_worker_telemetry import SpanCollector, as_frame, unseen
 from agent_eval_worker_turn import Conversation, Turn
 
 THREADS = 256
@@ -115,6 +115,7 @@ class FunctionConversation(Conversation):
             "throttled": 0,
             "events": events,
             "trace": as_frame(spans),
+            "unseen": unseen(spans),
         }
         body = encode(frame)
         if len(body) > factory.frame_bytes:

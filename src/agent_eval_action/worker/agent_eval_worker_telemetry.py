@@ -33,7 +33,7 @@ class SpanCollector:
     def on_end(self, span: Any) -> None:
         """Keep a span of a turn that is being made."""
         kept = self._open.get(span.context.trace_id)
-        if kept is not None and len(kept) < MAX_SPANS:
+        if kept is not None and len(kept) <= MAX_SPANS:  # one more says that there were more
             kept.append(span)
 
     def shutdown(self) -> None:
@@ -100,8 +100,15 @@ def as_frame(spans: list[Any]) -> list[dict[str, Any]]:
             "attributes": _plain(span.attributes),
             "events": [[event.name, _plain(event.attributes)] for event in span.events[:100]],
         }
-        for span in spans
+        for span in spans[:MAX_SPANS]
     ]
+
+
+def unseen(spans: list[Any]) -> str:
+    """Why calls of a turn may be missing in its frame."""
+    return (
+        f"a turn has more than {MAX_SPANS:,} spans: its tool calls are not all seen" if len(spans) > MAX_SPANS else ""
+    )
 
 
 def _plain(attributes: Any) -> dict[str, Any]:

@@ -102,3 +102,15 @@ async def test_a_function_that_is_not_there_is_named(tmp_path: Path, function: s
         assert isinstance(agent.conditions, AttemptError)
         assert agent.conditions.kind is ErrorKind.IMPORT
         assert message in agent.conditions.message
+
+
+@pytest.mark.adk110
+async def test_a_turn_of_more_spans_than_are_kept_says_that_calls_may_be_missing(
+    tmp_path: Path, adk110_python: Path
+) -> None:
+    async with driven(adk110_python, tmp_path, SHOP, function="many_spans:answer") as agent:
+        found = [await agent.ask(number) for number in ("2000", "2001")]
+    for done, is_cut in zip(found, (False, True), strict=True):
+        assert isinstance(done, TurnDone), done
+        assert len(done.invocation.tool_calls()) == 2000
+        assert bool(done.invocation.unseen) == is_cut
