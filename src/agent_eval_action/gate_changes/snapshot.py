@@ -267,9 +267,8 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
             if not context.event.is_change:
                 return _read(found, folder, context)
-            submodules = repository.submodules(found.commit)
-            unknown = tuple(_export_submodules(found, submodules, root, wanted))
-            beyond_git = _copy_beyond_git(found, submodules, folder, context)
+            unknown = tuple(_export_submodules(found, repository, root, wanted))
+            beyond_git = _copy_beyond_git(found, repository.submodules(found.commit), folder, context)
             read = _read(found, folder, context, beyond_git)
             return replace(read, notes=(*unknown, *read.notes)) if isinstance(read, BaseSnapshot) else read
     except (OSError, ValueError) as error:
@@ -277,17 +276,13 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
 
 
 def _export_submodules(
-    base: BaseCommit, submodules: Mapping[str, str], root: Path, wanted: Callable[[str, int], bool]
+    base: BaseCommit, repository: Repository, root: Path, wanted: Callable[[str, int], bool]
 ) -> Iterator[str]:
     """Write the files of the base's submodules; notes of those whose commit the checkout does not have."""
-    top = base.repository.root()
-    for path, commit in submodules.items():
-        if top is None or not (top / path).is_dir():
-            continue
-        repository = replace(base.repository, folder=top / path)
-        if repository.commit(commit) is not None:
-            export_tree(repository, commit, root / path, wanted=wanted)
-        elif any((top / path).iterdir()):
+    for path, commit, submodule in base.submodules(repository):
+        if submodule.commit(commit) is not None:
+            export_tree(submodule, commit, root / path, wanted=wanted)
+        else:
             yield f"what the change does in the submodule {path} is not known: its commit {commit[:10]} is not here"
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,6 +171,17 @@ class BaseCommit:
         """Whether the change has this file of the workspace in git, or may have."""
         return self.tracked is None or path.relative_to(self.settings.workspace).as_posix() in self.tracked
 
+    def submodules(self, repository: Repository) -> Iterator[tuple[str, str, Repository]]:
+        """The submodules that are checked out: path, the base's commit of it, and what may have that commit.
+
+        ``repository`` has the base commit. Only objects are asked for, since agents may run. Raises OSError.
+        """
+        workspace = self.settings.workspace
+        top = workspace.parents[len(Path(self.inner).parts) - 1] if self.inner else workspace
+        for path, commit in repository.submodules(self.commit).items():
+            if (top / path).is_dir() and any((top / path).iterdir()):
+                yield path, commit, replace(self.repository, folder=top / path)
+
     @contextlib.contextmanager
     def open_repository(self) -> Iterator[Repository]:
         """Open what has the commit: the clone, else a repository of our own, since the user's is not written to.
@@ -226,6 +237,9 @@ def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> Ba
     try:
         with base.open_repository() as repository:
             export_tree(repository, base.commit, tree.folder, cancelled)
+            for path, commit, submodule in base.submodules(repository):
+                if submodule.commit(commit) is not None:
+                    export_tree(submodule, commit, tree.folder / path, cancelled)
         tree.workspace.mkdir(parents=True, exist_ok=True)
     except BaseException:
         tree.release()

@@ -132,7 +132,8 @@ class Silent:
 
 
 def settings_of(folder: Path, **environ: str) -> Settings:
-    return resolve(flags={}, environ={"GITHUB_WORKSPACE": str(folder), **environ}, cwd=folder).settings
+    environ = {"GITHUB_WORKSPACE": str(folder), **environ}
+    return resolve(flags={}, environ=environ, cwd=Path(environ["GITHUB_WORKSPACE"])).settings
 
 
 def only(settings: Settings) -> AgentSettings:
@@ -259,6 +260,28 @@ async def test_the_base_is_configured_by_its_own_file_where_the_change_moves_it(
     made: list[Any] = []
     arm = await opened(changed, made, **({"INPUT_CONFIG": moved} if moved.startswith("ci") else {}))
     assert [agent.env for agent, *_ in made] == [{"MODEL": "old"}]
+    await arm.stop()
+
+
+@pytest.mark.parametrize("inner", ["", "project"])
+async def test_an_agent_in_a_submodule_is_that_of_the_commit_which_the_base_names(
+    repo: Repo, tmp_path: Path, inner: str
+) -> None:
+    source = Repo(tmp_path / "source")
+    source.commit(**{"agent.py": "root_agent = 1\n"})
+    workspace = repo.folder / inner
+    workspace.mkdir(exist_ok=True)
+    (workspace / "agent-eval.yaml").write_text("agent: bot\n")
+    bot = (Path(inner) / "bot").as_posix()
+    repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(source.folder), bot)
+    repo.commit()
+    repo.git("checkout", "-q", "-b", "change")
+    (repo.folder / bot / "agent.py").write_text("root_agent = 2\n")
+    repo.git("-C", bot, "commit", "-qam", "x")
+    repo.commit()
+    made: list[Any] = []
+    arm = await opened(repo, made, GITHUB_WORKSPACE=str(workspace))
+    assert [text for *_, text in made] == ["root_agent = 1\n"]
     await arm.stop()
 
 
