@@ -37,6 +37,7 @@ from agent_eval_action.results.evalset import FunctionCall, Invocation, JsonObje
 from agent_eval_action.results.run_result import AttemptError
 from agent_eval_action.results.trajectory import format_call
 from agent_eval_action.run.events import Event, Notice
+from agent_eval_action.run.resources import agent_secrets
 
 _HELP: Final = "/undo takes the last turn back, /save [NAME] keeps the conversation as a case, /quit ends without it"
 _ANSWER_LIMIT: Final = 20_000
@@ -168,6 +169,7 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
     if not source.exists():
         raise UsageError(f"there is no file {source}")
     wanted = target.options.cases
+    log.hide(agent_secrets([target.agent], os.environ, target.settings.workspace))
     found = past_conversations(source)
     if missing := [name for name in wanted if name not in {one.name for one in found}]:
         known = [one.name for one in found]

@@ -195,6 +195,16 @@ def test_an_agents_text_commands_no_terminal_and_its_secrets_are_hidden(project:
     assert case["conversation"][0]["final_response"]["parts"][0]["text"].startswith("\x1b]0;owned\x07")
 
 
+def test_the_agents_secrets_are_hidden_in_what_comes_from_a_file_too(project: Path) -> None:
+    text = (SAMPLES / "adk_session/weather.json").read_text().replace("Rome", "tops3cretvalue")
+    (project / "rome.session.json").write_text(text)
+    done = agent_eval("capture", "--from", "rome.session.json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "tops3cretvalue" in text
+    assert "tops3cretvalue" not in (project / FILE).read_text()
+    assert "***" in (project / FILE).read_text()
+
+
 def test_a_duplicate_is_named_and_a_name_is_found(project: Path) -> None:
     shutil.copy(SAMPLES / "adk_session/weather.json", project / "rome.session.json")
 
