@@ -169,6 +169,8 @@ def update_command(
 ) -> ExitCode:
     """Show each difference and write what is accepted. Exit 0; 2 where nobody can be asked; 130 after Ctrl-C.
 
+    3 where nothing differs and some cases could not be compared.
+
     ``every``: also of cases that were green. ``yes``: nobody is asked.
     """
     settings = settings_for({"config": config}).settings
@@ -176,7 +178,11 @@ def update_command(
     folder = settings.out if results is None else results
     wanted = _wanted(result, cases, every=every)
     attempts = attempts_of_run(folder if folder.is_dir() else folder.parent, wanted.keys(), settings.workspace)
-    found = list(_differences(settings, wanted, attempts))
+    skipped: list[CaseKey] = []
+    found = list(_differences(settings, wanted, attempts, skipped))
+    if not found and skipped:
+        print_line(f"{plural(len(skipped), 'case')} of {len(wanted)} could not be compared; the others need no update")
+        return ExitCode.INCONCLUSIVE
     if not found:
         print_line("what the agent did is what these cases expect: there is nothing to update")
         return ExitCode.PASS
@@ -204,16 +210,20 @@ def _wanted(result: RunResult, cases: Sequence[str], *, every: bool) -> dict[Cas
 
 
 def _differences(
-    settings: Settings, wanted: Mapping[CaseKey, CaseView], attempts: Mapping[CaseKey, Sequence[Attempt]]
+    settings: Settings,
+    wanted: Mapping[CaseKey, CaseView],
+    attempts: Mapping[CaseKey, Sequence[Attempt]],
+    skipped: list[CaseKey],
 ) -> Iterator[_Difference]:
-    """What differs, in the order of the files; what cannot be compared is said."""
+    """What differs, in the order of the files; what cannot be compared is said, and added to ``skipped``."""
     left = {*wanted}
     for found in discover_eval_files(settings, may_lack=True).sets:
         keys = {key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
         left -= keys
         if keys:
-            yield from _of_set(settings, found, {key.case: wanted[key] for key in keys}, attempts)
+            yield from _of_set(settings, found, {key.case: wanted[key] for key in keys}, attempts, skipped)
     if left:
+        skipped += sorted(left)
         print_line(f"{plural(len(left), 'case')} of that run {'is' if len(left) == 1 else 'are'} in no eval file now")
 
 
@@ -222,6 +232,7 @@ def _of_set(
     found: DiscoveredSet,
     wanted: Mapping[str, CaseView],
     attempts: Mapping[CaseKey, Sequence[Attempt]],
+    skipped: list[CaseKey],
 ) -> Iterator[_Difference]:
     file = EvalFile.of(found, settings.workspace)
     for case in file.load().eval_set.eval_cases:
@@ -230,8 +241,10 @@ def _of_set(
             continue
         made = [attempt for attempt in attempts.get(view.key, ()) if attempt.error is None]
         if not made:
+            skipped.append(view.key)
             print_line(f"{case.eval_id}: the agent gave no answer in that run", style="yellow")
         elif made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
+            skipped.append(view.key)
             print_line(f"{case.eval_id}: the case is another than in that run: run it again", style="yellow")
         elif (difference := _difference(view.key, file, case, made)) is not None:
             yield difference

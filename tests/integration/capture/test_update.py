@@ -137,6 +137,16 @@ def test_what_is_edited_is_written_and_quitting_keeps_what_was_accepted(reposito
     assert repository.now() == written(repository, roll="edited").replace('"sides": 6', '"sides": 8')
 
 
+def test_what_could_not_be_compared_is_not_taken_for_what_cases_expect(repository: Repository) -> None:
+    """Cases that were edited since the run, and ones whose attempts are gone."""
+    repository.write("s.evalset.json", repository.text.replace("hello there", "good day"))
+    assert repository("update", "--case", "greet").returncode == 3
+    assert repository("update", "--case", "bye").returncode == 0
+    (repository.root / ".agent-eval/out/attempts.jsonl").write_text("")
+    assert repository("update", "--all").returncode == 3
+    assert repository.accepted() == []
+
+
 def test_without_a_terminal_nothing_is_written_but_with_yes(repository: Repository) -> None:
     done = repository("update")
     assert done.returncode == 2
