@@ -46,7 +46,7 @@ def project(tmp_path):
     (tmp_path / "agent-eval.yaml").write_text("agents: [{path: bot, driver: canned}]\n")
     questions = [{"ask": "How much is it?", "expect": "12 euros"}, {"ask": "And shipping?", "expect": "4 euros"}]
     (bot / "prices.evalset.json").write_text(json.dumps({"questions": questions}))
-    (bot / "test_config.json").write_text('{"criteria": {"regex_match": {"threshold": 1, "pattern": "[0-9]+"}}}')
+    (bot / "test_config.json").write_text('{"criteria": {"cites_order": {"threshold": 1, "pattern": "[0-9]+"}}}')
     return tmp_path
 
 
@@ -75,12 +75,12 @@ def test_its_criterion_driver_format_and_report_are_used(installed, project, tmp
     assert conditions["environment"] == "canned answers"
     cases = {case["case"]: case["attempts"][0]["scores"][0] for case in found["sets"][0]["cases"]}
     assert {name: score["score"] for name, score in cases.items()} == {"question_1": 1.0, "question_2": 0.0}
-    assert {score["criterion"] for score in cases.values()} == {"regex_match"}
+    assert {score["criterion"] for score in cases.values()} == {"cites_order"}
 
     done = agent_eval("report", results, "--to", "csv", cwd=project, env=environ(installed))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "set,case,repeat,criterion,score"
-    assert any(line.endswith(",question_1,1,regex_match,1.0") for line in done.stdout.splitlines())
+    assert any(line.endswith(",question_1,1,cites_order,1.0") for line in done.stdout.splitlines())
 
 
 def test_without_the_package_each_name_is_unknown(project):
@@ -91,11 +91,11 @@ def test_without_the_package_each_name_is_unknown(project):
     assert "this is no eval file" in done.stderr + done.stdout
     write_set(project)
     done = agent_eval("validate", cwd=project, env=environ())
-    assert "unknown criterion `regex_match`" in done.stderr + done.stdout
+    assert "unknown criterion `cites_order`" in done.stderr + done.stdout
 
 
 def test_the_options_of_its_criterion_are_checked(installed, project):
-    (project / "bot" / "test_config.json").write_text('{"criteria": {"regex_match": {"threshold": 1, "patern": "("}}}')
+    (project / "bot" / "test_config.json").write_text('{"criteria": {"cites_order": {"threshold": 1, "patern": "("}}}')
     done = agent_eval("validate", cwd=project, env=environ(installed))
     assert done.returncode == 2
     assert "pattern" in done.stderr + done.stdout
@@ -114,8 +114,8 @@ def package(folder: Path, name: str, group: str, entry: str, code: str) -> Path:
 @pytest.mark.parametrize(
     ("entry", "code", "says"),
     [
-        ("regex_match = broken_code:Match", "import nothing_of_this_name", "ModuleNotFoundError"),
-        ("regex_match = broken_code:Match", "class Match: ...", "no subclass of"),
+        ("cites_order = broken_code:Match", "import nothing_of_this_name", "ModuleNotFoundError"),
+        ("cites_order = broken_code:Match", "class Match: ...", "no subclass of"),
         ("tool_trajectory_avg_score = broken_code:Match", "", "which is built in"),
     ],
 )
@@ -131,7 +131,7 @@ def test_a_package_that_cannot_be_used_is_named(project, tmp_path, entry, code, 
 
 def test_two_packages_of_one_name_are_both_named(project, tmp_path):
     write_set(project)
-    entry = "regex_match = broken_code:Match"
+    entry = "cites_order = broken_code:Match"
     sites = [package(tmp_path / name, name, "agent_eval.criteria", entry, "") for name in ("broken", "other")]
     done = agent_eval("validate", cwd=project, env=environ(*sites))
     assert done.returncode == 2
@@ -143,7 +143,7 @@ def test_a_run_that_uses_no_package_imports_none(project, tmp_path):
     (project / "bot" / "agent.py").touch()
     write_set(project)
     (project / "bot" / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
-    site = package(tmp_path / "site", "broken", "agent_eval.criteria", "regex_match = broken_code:Match", "1 / 0")
+    site = package(tmp_path / "site", "broken", "agent_eval.criteria", "cites_order = broken_code:Match", "1 / 0")
     done = agent_eval("validate", cwd=project, env=environ(site))
     assert done.returncode == 0, done.stderr + done.stdout
 

@@ -1,4 +1,4 @@
-"""A criterion: every answer matches a pattern."""
+"""A criterion: every answer cites an order, by the pattern of its numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from agent_eval_action.criteria.base import RegexPattern, Sample, TurnCriterion,
 from agent_eval_action.results.run_result import TurnScore
 
 
-class RegexMatch(TurnCriterion):
-    """1 for a turn whose answer matches, else 0; a case is the mean over its turns."""
+class CitesOrder(TurnCriterion):
+    """1 for a turn whose answer cites one, else 0; a case is the mean over its turns."""
 
-    name: ClassVar[str] = "regex_match"
+    name: ClassVar[str] = "cites_order"
 
     pattern: RegexPattern
 

@@ -27,7 +27,7 @@ from agent_eval_action.reports.messages import KIND_LABELS
 from agent_eval_action.reports.verdict import next_steps, quoted_case
 from agent_eval_action.reports.view import CaseView
 from agent_eval_action.results.base import CaseKey
-from agent_eval_action.results.decision import PairChange
+from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.history import Accepted, History, Quarantine, kept_key, kept_name
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CriterionInfo
@@ -343,7 +343,7 @@ def _facts(found: Explanation) -> Iterator[str]:
         yield f"last changed on main with {found.turned.commit[:10]} on {found.turned.at[:10]}: {found.turned.what}"
     flaky = [f"{one.criterion} met in {_met(one.main)}" for one in found.criteria if one.main and one.main.flaky]
     if flaky:
-        yield f"flaky on main: {', '.join(flaky)}"
+        yield f"{KIND_LABELS[ChangeKind.FLAKY]} on main: {', '.join(flaky)}"
     if found.quarantine:
         held = found.quarantine
         was = "was " if held["overdue"] == "yes" else ""

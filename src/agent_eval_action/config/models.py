@@ -70,8 +70,8 @@ TURN_SECONDS: Final = 120.0
 JUDGE_CALLS: Final = 96
 TRY_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 120.0
-EXTRA_RUNS_PER_CASE: Final = 10  # at most: how many a suspect gets stands in gate/assess.py
-EXTRA_RUNS: Final = 100  # for the whole run, beside those for each case
+MOST_EXTRA_RUNS_PER_CASE: Final = 10  # at most: how many a suspect gets stands in gate/assess.py
+MOST_EXTRA_RUNS: Final = 100  # for the whole run, beside those for each case
 
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they are advisory unless configured to block."""
@@ -486,7 +486,7 @@ class Settings(Frozen):
     max_extra_runs: Annotated[int | None, whole_number(0, 1000000)] = option(
         None,
         "Most attempts beyond the first pass, including those of the base commit's agent.",
-        f"{EXTRA_RUNS_PER_CASE} for each case, and {EXTRA_RUNS} more",
+        f"{MOST_EXTRA_RUNS_PER_CASE} for each case, and {MOST_EXTRA_RUNS} more",
         topic="Limits",
     )
     max_calls: Annotated[int | None, whole_number(1, 1000000000)] = option(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent_eval_action.config.models import EXTRA_RUNS, EXTRA_RUNS_PER_CASE, Policy
+from agent_eval_action.config.models import MOST_EXTRA_RUNS, MOST_EXTRA_RUNS_PER_CASE, Policy
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
@@ -165,7 +165,7 @@ class GateRules:
 
     def limit(self, cases: int) -> int:
         """How many extra attempts a run of so many cases may make."""
-        return EXTRA_RUNS_PER_CASE * cases + EXTRA_RUNS if self.extra_runs is None else self.extra_runs
+        return MOST_EXTRA_RUNS_PER_CASE * cases + MOST_EXTRA_RUNS if self.extra_runs is None else self.extra_runs
 
 
 @dataclass(frozen=True, slots=True)
