@@ -58,6 +58,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.own_markers.remove(marker)
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say why a test failed that was run once more: it may be a defect that shows only now and then."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"failed at first: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_collection_finish() -> None:
     """Have a test see the same environment on every machine; only Hypothesis, imported by now, may know of a CI."""
     for name in [name for name in os.environ if name.startswith(FOR_CI)]:
