@@ -44,7 +44,7 @@ class EvalFile:
     session_file: Path | None = None
 
     @classmethod
-    def of(cls, found: DiscoveredSet, workspace: Path) -> EvalFile:
+    def of_set(cls, found: DiscoveredSet, workspace: Path) -> EvalFile:
         """The file of a set."""
         return cls(found.path, workspace, found.columns, found.session_file)
 

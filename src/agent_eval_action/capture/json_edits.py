@@ -21,7 +21,7 @@ def edit_json(text: str, value: Any) -> str:
     """The text with as few changes as make ``value`` of it; key order is the text's, line ends are those it has."""
     start = skip_space(text, 0)
     old, end = json.JSONDecoder().raw_decode(text, start)
-    changed = _Editor(text, _Style.of(text, start)).changed(start, end, old, value, flat=False)
+    changed = _Editor(text, _Style.found_in(text, start)).changed(start, end, old, value, flat=False)
     return text[:start] + changed + text[end:]
 
 
@@ -36,7 +36,7 @@ class _Style:
     ascii: bool
 
     @classmethod
-    def of(cls, text: str, start: int) -> _Style:
+    def found_in(cls, text: str, start: int) -> _Style:
         line_end = "\r\n" if "\r\n" in text else "\n"
         found = list(members(text, start))
         indent, comma, colon = None, ", ", ": "

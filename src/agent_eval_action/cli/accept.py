@@ -234,7 +234,7 @@ def _of_set(
     attempts: Mapping[CaseKey, Sequence[Attempt]],
     skipped: list[CaseKey],
 ) -> Iterator[_Difference]:
-    file = EvalFile.of(found, settings.workspace)
+    file = EvalFile.of_set(found, settings.workspace)
     for case in file.load().eval_set.eval_cases:
         view = wanted.get(case.eval_id)
         if view is None or view.result is None or case.conversation_scenario is not None:

@@ -99,7 +99,7 @@ def _file_of(
         raise UsageError(f"{agent.name} has {len(mine)} eval files: {names}", hint="name one of them: --into FILE")
     else:
         path = next(iter(mine), agent.path / f"{agent.path.name}.evalset.json")
-    return EvalFile.of(known[path], settings.workspace) if path in known else EvalFile(path, settings.workspace)
+    return EvalFile.of_set(known[path], settings.workspace) if path in known else EvalFile(path, settings.workspace)
 
 
 @dataclass
@@ -195,7 +195,7 @@ def _session_of(past: PastConversation, target: _Target, sets: Sequence[Discover
     if past.key is not None and not target.options.state:
         for found in sets:
             if (found.agent.name, found.key) == past.key[:2]:
-                cases = EvalFile.of(found, target.settings.workspace).load().eval_set.eval_cases
+                cases = EvalFile.of_set(found, target.settings.workspace).load().eval_set.eval_cases
                 case = next((one for one in cases if one.eval_id == past.name), None)
                 if case is not None and case.session_input is not None:
                     return case.session_input
@@ -228,7 +228,7 @@ class _AgentThread:
             raise
 
     @contextlib.contextmanager
-    def held(self, manager: contextlib.AbstractAsyncContextManager[_T]) -> Iterator[_T]:
+    def entered(self, manager: contextlib.AbstractAsyncContextManager[_T]) -> Iterator[_T]:
         """An asynchronous context of the loop."""
         value = self.run(manager.__aenter__())
         try:
@@ -255,7 +255,7 @@ class _Dialogue:
         """Talk until the user has finished. Exit 0, or 130 where an interrupt discarded something."""
         target = self._target
         opening = open_agent(target.settings, target.agent, os.environ, self._emit, log.redaction)
-        with self._thread, self._thread.held(opening) as group:
+        with self._thread, self._thread.entered(opening) as group:
             with self._waiting("the agent starts"):
                 started = self._thread.run(_result(group.starts[target.agent.name]))
             if isinstance(started, AttemptError):

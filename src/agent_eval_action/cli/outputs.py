@@ -294,7 +294,7 @@ def _still_there(settings: Settings, selectors: Sequence[str], wanted: set[CaseK
     for found in discover_eval_files(settings, selectors).sets:
         if (found.agent.name, found.key) not in sets:
             continue
-        eval_set = EvalFile.of(found, settings.workspace).load().eval_set
+        eval_set = EvalFile.of_set(found, settings.workspace).load().eval_set
         cases = select_cases(eval_set, found.case_ids).eval_cases
         ids = [case.eval_id for case in cases if CaseKey(found.agent.name, found.key, case.eval_id) in wanted]
         known = chosen.setdefault(os.path.relpath(found.path, Path.cwd()), [])

@@ -45,7 +45,7 @@ _EACH_A_TOKEN: Final = re.compile(
 )
 _EXCERPT: Final = 160
 _LARGE: Final = 10_000
-_SAID: Final = 200
+_RATIONALE_CHARACTERS: Final = 200
 _MOST_STEPS: Final = 4_000_000_000  # of the tables of two texts; seconds of work
 
 
@@ -263,7 +263,7 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
         if isinstance(graded, LlmError):
             return self.unscored(turn, graded.message)
         score, rationale = graded
-        reason = f"{score:.2f}: {excerpt(rationale, _SAID)}"
+        reason = f"{score:.2f}: {excerpt(rationale, _RATIONALE_CHARACTERS)}"
         return TurnScore(turn=turn, score=score, reason=reason, details={"rationale": rationale})
 
 
@@ -351,7 +351,7 @@ class RubricQuality(GradedCriterion):
         return len(self.rubrics)
 
     @model_validator(mode="after")
-    def _weigh(self) -> Self:
+    def _require_a_weight(self) -> Self:
         if not any(rubric.weight for rubric in self.rubrics):
             raise ValueError("all rubrics have the weight 0, so there is nothing to measure")
         return self
@@ -367,7 +367,7 @@ class RubricQuality(GradedCriterion):
             return self.unscored(turn, lost.message, rubrics=scores)
         weight = math.fsum(rubric.weight for rubric in self.rubrics)
         score = math.fsum(rubric.weight * (rubric.score or 0.0) for rubric in scores) / weight
-        reason = "; ".join(_said(rubric) for rubric in sorted(scores, key=lambda rubric: rubric.score or 0.0)[:3])
+        reason = "; ".join(_summary(rubric) for rubric in sorted(scores, key=lambda rubric: rubric.score or 0.0)[:3])
         return TurnScore(turn=turn, score=min(score, 1.0), reason=reason, rubrics=scores)
 
 
@@ -382,5 +382,5 @@ def _rubric_score(rubric: GradedRubric, graded: tuple[float, str] | LlmError) ->
     )
 
 
-def _said(rubric: RubricScore) -> str:
-    return f"“{rubric.rubric_id}” {rubric.score:.2f}: {excerpt(rubric.rationale, _SAID)}"
+def _summary(rubric: RubricScore) -> str:
+    return f"“{rubric.rubric_id}” {rubric.score:.2f}: {excerpt(rubric.rationale, _RATIONALE_CHARACTERS)}"

@@ -141,7 +141,7 @@ class JsonRows(Table):
             yield Row(line, _values(value))
 
     @classmethod
-    def of(cls, whole: Source, error: type[AgentEvalError]) -> Source:
+    def of_list(cls, whole: Source, error: type[AgentEvalError]) -> Source:
         """A file that was read and is a list, as the table that it is. Raises ``error`` where no row can be read."""
         return replace(cls(whole.path, None, whole).source(error), warnings=whole.warnings)
 

@@ -90,7 +90,7 @@ def load_eval_file(
             return LoadedEvalFile(plain.from_path(path), ADK.name)
         source = Source.parse(text, path=path, error=EvalFileError)
         if holds_rows(source.value) or (columns and isinstance(source.value, list)):
-            source = JsonRows.of(source, EvalFileError)
+            source = JsonRows.of_list(source, EvalFileError)
     session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
     reading = Reading(source, _name(path, workspace), session, columns, workspace, warnings=list(source.warnings))
     chosen = _recognise(reading)

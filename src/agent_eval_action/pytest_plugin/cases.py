@@ -154,12 +154,12 @@ class EvalCases:
     def measured(self, item: EvalItem) -> Measured:
         """Return the result of an item. One whose result was asked for before, by a re-run, is measured again."""
         if item.key not in self._measured:
-            items = [item] if item.key in self._run else self._beside(item)
+            items = [item] if item.key in self._run else self._items_to_measure(item)
             for agents, chosen in _runs(items):
                 self._measure(agents, chosen)
         return self._measured.pop(item.key)
 
-    def _beside(self, item: EvalItem) -> list[EvalItem]:
+    def _items_to_measure(self, item: EvalItem) -> list[EvalItem]:
         """Return the items that are run with this one, which is among them."""
         config = self._session.config
         if hasattr(config, "workerinput"):

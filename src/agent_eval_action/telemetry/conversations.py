@@ -12,7 +12,7 @@ from agent_eval_action.telemetry.otlp import Telemetry
 from agent_eval_action.telemetry.spans import TraceSpan, parsed
 from agent_eval_action.telemetry.trajectory import Trajectory
 
-Said = tuple[str, str]
+RoleAndText = tuple[str, str]
 """A role and a text."""
 
 _INDEXED: Final = {
@@ -57,13 +57,13 @@ def recorded_conversations(telemetry: Telemetry) -> list[tuple[str, tuple[Invoca
 def _turn(trace_id: str, spans: list[TraceSpan]) -> Invocation | None:
     """Return the turn of a trace; None where no span says what the user said."""
     ordered = sorted(spans, key=lambda span: span.start)
-    asked = (text for span in ordered for role, text in reversed(_said(span, "in")) if role in _USERS and text)
+    asked = (text for span in ordered for role, text in reversed(_messages_of(span, "in")) if role in _USERS and text)
     question = next(asked, "")
     if not question:
         return None
     models = sorted((span for span in spans if span.kind == "model"), key=lambda span: span.end)
-    answers = (text for span in reversed(models) for role, text in reversed(_said(span, "out")) if text)
-    answer = next(answers, "") or next((text for span in ordered for _, text in _said(span, "out") if text), "")
+    answers = (text for span in reversed(models) for role, text in reversed(_messages_of(span, "out")) if text)
+    answer = next(answers, "") or next((text for span in ordered for _, text in _messages_of(span, "out") if text), "")
     turn = Invocation(
         invocation_id=trace_id,
         user_content=Content(role="user", parts=(Part(text=question),)),
@@ -74,7 +74,7 @@ def _turn(trace_id: str, spans: list[TraceSpan]) -> Invocation | None:
     return Trajectory(spans).added_to(turn)
 
 
-def _said(span: TraceSpan, way: str) -> list[Said]:
+def _messages_of(span: TraceSpan, way: str) -> list[RoleAndText]:
     """Return the messages that a span was given, or that it gave, in whichever of the forms it has them."""
     known = span.attributes
     role = "user" if way == "in" else "assistant"
@@ -83,7 +83,7 @@ def _said(span: TraceSpan, way: str) -> list[Said]:
             return list(_messages(parsed(known[name]), role))
     if indexed := _indexed(known, _INDEXED[way], role):
         return indexed
-    found: list[Said] = []
+    found: list[RoleAndText] = []
     for event, attributes in span.events:
         if event == _DETAILS and (listed := attributes.get(_WHOLE[way][0])) is not None:
             found += _messages(parsed(listed), role)
@@ -96,7 +96,7 @@ def _said(span: TraceSpan, way: str) -> list[Said]:
     return found
 
 
-def _indexed(attributes: Mapping[str, Any], names: re.Pattern[str], role: str) -> list[Said]:
+def _indexed(attributes: Mapping[str, Any], names: re.Pattern[str], role: str) -> list[RoleAndText]:
     """Messages whose fields are attributes of their own, numbered."""
     found: dict[int, dict[str, str]] = {}
     for name, value in attributes.items():
@@ -105,7 +105,7 @@ def _indexed(attributes: Mapping[str, Any], names: re.Pattern[str], role: str) -
     return [(found[at].get("role", role), found[at].get("content", "")) for at in sorted(found)]
 
 
-def _messages(value: Any, role: str, depth: int = 0) -> Iterator[Said]:
+def _messages(value: Any, role: str, depth: int = 0) -> Iterator[RoleAndText]:
     """Return roles and texts in a message, or in a list of messages, of any provider."""
     if depth > _MAX_DEPTH:
         return
