@@ -23,13 +23,13 @@ CRITERIA = {
 }
 TURNS = 2
 SAMPLES = 5
-DECISIVE = 3
-"""Of five samples, as many as decide when they agree."""
-
 PER_SECOND = 20
 FASTER = 10.0
 MOST_CALLS = 8.5
 """Of the model for each case, agents' and judges': 340 for 40 cases."""
+
+CALLS_PER_VERDICT = 1
+"""The votes that decide are candidates of one request."""
 
 OVER_LIMIT = 1.3
 OVER_RATE = 1.25
@@ -80,10 +80,10 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
                 gemini.configure(latency=LATENCY)
                 gemini.reset()
                 bench.measure("adk eval", bench.adk_eval(), agents + judges * SAMPLES)
-                bench.measure("agent-eval run", bench.ours(), agents + judges * DECISIVE)
+                bench.measure("agent-eval run", bench.ours(), agents + judges * CALLS_PER_VERDICT)
                 bench.measure("again, from the cache", bench.again(), 0)
                 gemini.configure(latency=0)
-                bench.measure("agent-eval run, latency 0", bench.ours(), agents + judges * DECISIVE)
+                bench.measure("agent-eval run, latency 0", bench.ours(), agents + judges * CALLS_PER_VERDICT)
             gemini.configure(latency=LATENCY, per_second=PER_SECOND)
             bench.measure(f"{PER_SECOND} a second", bench.ours(), 2 * (agents + judges * SAMPLES))
     return _report(bench, rounds)
@@ -91,7 +91,7 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
 
 def _report(bench: Bench, rounds: int) -> dict[str, Any]:
     cases = bench.work.cases
-    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS * DECISIVE
+    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS * CALLS_PER_VERDICT
     chain = (workload.CALLS_PER_CASE + 1) * LATENCY
     waiting = max(chain, agents * LATENCY / CONCURRENCY)
     ours, alone = bench.median("agent-eval run"), bench.median("agent-eval run, latency 0")

@@ -192,7 +192,7 @@ def _expected(estimate: RunEstimate) -> Iterator[str]:
     yield f"a run makes {fmt.plural(estimate.attempts, 'attempt')} of {fmt.plural(estimate.turns, 'turn')}"
     if estimate.most_judge_calls:
         usd = f" (about ${estimate.judge_usd:,.2f})" if (estimate.judge_usd or 0) >= _CENT else ""
-        yield f"asks judges about {estimate.judge_calls:,} times, at most {estimate.most_judge_calls:,}{usd}"
+        yield f"asks judges for about {estimate.judge_calls:,} answers, at most {estimate.most_judge_calls:,}{usd}"
     if estimate.seconds is not None:
         yield f"takes about {fmt.duration(estimate.seconds)}"
     if estimate.usd is not None:

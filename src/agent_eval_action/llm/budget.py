@@ -46,7 +46,7 @@ def estimated_usage(request: LlmRequest) -> LlmUsage:
     bound, likely = request.options.get("max_output_tokens"), _ANSWER + _THINKING
     if isinstance(bound, int) and not isinstance(bound, bool):
         likely = min(likely, bound)
-    return LlmUsage(sum(_tokens(len(text.encode("utf-8", "replace"))) for text in texts), likely)
+    return LlmUsage(sum(_tokens(len(text.encode("utf-8", "replace"))) for text in texts), likely * request.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,8 @@ class Meter:
         """Count an answered or failed call. Returns its cost."""
         if isinstance(answer, LlmReply):
             self._count_call(request.purpose, request.model, answer.usage)
-            length = LlmUsage(output_tokens=max(1, _tokens(len(answer.text.encode("utf-8", "replace")))))
+            answered = "".join((answer.text, *answer.more)).encode("utf-8", "replace")
+            length = LlmUsage(output_tokens=max(1, _tokens(len(answered))))
             return self._spend(request.model, answer.usage.or_else(length).or_else(estimated_usage(request)))
         if answer.usage is not None and answer.usage.total:
             self._count_call(request.purpose, request.model, answer.usage, failed=1)

@@ -117,7 +117,8 @@ class LlmRequest:
     ``model`` is as configured (``openai/gpt-4.1-mini``). ``schema``: a JSON Schema that the answer, then JSON text,
     must have. ``options`` are the user's (``judge_model_config``), in the names of google-genai's
     GenerateContentConfig, snake_case. ``purpose`` is the criterion, or ``user_simulator``: what use and cost are
-    reported under. ``sample`` and ``repeat`` tell equal questions apart.
+    reported under. ``sample`` and ``repeat`` tell equal questions apart. ``candidates``: how many answers are wanted;
+    a provider may give fewer.
     """
 
     model: str
@@ -129,6 +130,7 @@ class LlmRequest:
     prompt_version: str = ""
     sample: int = 0
     repeat: int = 0
+    candidates: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +168,15 @@ class LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:
-    """What the model answered. ``usage`` is of all tries made for it; ``cached``: it comes from the cache."""
+    """What the model answered, and ``more``: the texts of further candidates.
+
+    ``usage`` is of all candidates and tries; ``cached``: it comes from the cache.
+    """
 
     text: str
     usage: LlmUsage = LlmUsage()
     cached: bool = False
+    more: tuple[str, ...] = ()
 
 
 class LlmErrorKind(enum.StrEnum):

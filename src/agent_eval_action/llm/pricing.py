@@ -100,7 +100,10 @@ _CENT = 0.01
 
 @dataclass(slots=True)
 class Estimate:
-    """Calls, tokens and USD of what is planned, likely and at most. USD None: some model has no price."""
+    """Answers, tokens and USD of what is planned, likely and at most; a call may give several answers.
+
+    USD None: some model has no price.
+    """
 
     prices: Prices
     calls: int = 0
@@ -133,6 +136,6 @@ class Estimate:
             cost = (f"about ${self.usd:,.2f}, " if self.usd >= _CENT else "") + f"at most ${self.most_usd:,.2f}"
         tokens = _CALL.total or 0
         return (
-            f"judges: about {self.calls:,} calls and {self.calls * tokens:,} tokens, at most {self.most_calls:,} and "
+            f"judges: about {self.calls:,} answers and {self.calls * tokens:,} tokens, at most {self.most_calls:,} and "
             f"{self.most_calls * tokens:,}; {cost}"
         )

@@ -1,7 +1,7 @@
 """The client that judges and simulated users get: every policy around every provider, put together once per run.
 
 From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
-is spent), the budget, retries (a wait between two tries holds no permit), the rate, the provider.
+is spent), candidates, the budget, retries (a wait between two tries holds no permit), the rate, the provider.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter
 from agent_eval_action.llm.cache import AnswerStore, Cached
+from agent_eval_action.llm.candidates import OneRequest
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
@@ -112,7 +113,7 @@ def open_llm(
     setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
     router = ProviderRouter(setup, meter, observe)
     rated = RateLimited(router, options)
-    llm: Llm = Budgeted(Retrying(rated, options.retry_deadline), meter)
+    llm: Llm = OneRequest(Budgeted(Retrying(rated, options.retry_deadline), meter))
     store = None
     if cache is not None and options.cache:
         store = AnswerStore(cache / CACHE_FOLDER, say)

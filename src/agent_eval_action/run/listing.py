@@ -62,9 +62,10 @@ class ListedAgent(Frozen):
 class RunEstimate(Frozen):
     """What the first pass of a run is expected to take.
 
-    ``turns`` are those of fixed conversations; ``judge_calls`` are those of simulated users as well, and ``judge_usd``
-    their price, None where a model has none. ``seconds``: by main's durations, which ``timed_cases`` of the cases have,
-    with the configured concurrency; ``usd``: what main's newest run cost in all. None: not known.
+    ``turns`` are those of fixed conversations; ``judge_calls`` are the answers of judges and simulated users, of which
+    a call may give several, and ``judge_usd`` their price, None where a model has none. ``seconds``: by main's
+    durations, which ``timed_cases`` of the cases have, with the configured concurrency; ``usd``: what main's newest run
+    cost in all. None: not known.
     """
 
     attempts: int

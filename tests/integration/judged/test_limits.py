@@ -26,6 +26,7 @@ def judge(model: str = "gemini-2.5-flash", **options: Any) -> dict[str, Any]:
     ],
 )
 def test_a_limit_met_while_judging_is_inconclusive(judged: Judged, limit: tuple[str, str], says: str) -> None:
+    judged.criteria(judge(parallelism_limit=1))
     done = judged.run(*limit)
     assert done.code == 3, done.said
     score = done.score("rome", CRITERION)

@@ -38,7 +38,8 @@ def test_every_criterion_works_by_openais_wire(judged: Judged) -> None:
         done = judged.run()
     assert done.code == 1, done.said
     assert scores(done) == by_google
-    assert server.seen.answered == sum(judged.model.asked.values()) - judged.model.asked["agent"]
+    answers = sum(request["body"].get("n", 1) for request in server.seen.requests)
+    assert answers == sum(judged.model.asked.values()) - judged.model.asked["agent"]
     assert judged.model.asked["user"] == 0, "what the user says was kept from the first run"
     uses = done.uses()
     assert {uses[name]["provider"] for name in EVERYTHING} == {"openai"}
@@ -65,7 +66,7 @@ def test_every_criterion_works_on_vertex_with_a_credentials_file(judged: Judged,
     assert done.code == 1, done.said
     assert scores(done) == by_key
     sent = [one for one in judged.server.seen.requests if "responseJsonSchema" in one["body"]["generationConfig"]]
-    assert len(sent) == len(judged.model.calls)
+    assert sum(one["body"]["generationConfig"].get("candidateCount", 1) for one in sent) == len(judged.model.calls)
     assert all("projects/shop/locations/europe-west4" in one["path"] for one in sent)
     assert all(one["headers"]["authorization"].startswith("Bearer ya29.") for one in sent)
 

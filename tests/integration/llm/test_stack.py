@@ -37,14 +37,14 @@ async def test_a_second_run_asks_nothing(gemini: GeminiServer, tmp_path: Path) -
         replies = await asyncio.gather(*(llm.generate(ask(sample=n, purpose="match")) for n in range(5)))
         await llm.close()
         assert [getattr(reply, "text", reply) for reply in replies] == [ANSWER] * 5
-        assert gemini.seen.calls == 5
+        assert gemini.seen.calls == 1
         use = llm.meter.uses()[0]
-        assert (use.calls, use.cached) == ((5, 0) if run == 1 else (0, 5))
+        assert (use.calls, use.cached) == ((1, 0) if run == 1 else (0, 5))
     writing = opened(gemini, tmp_path, read=False)
     await writing.generate(ask())
     off = opened(gemini, tmp_path, cache=False)
     await off.generate(ask())
-    assert gemini.seen.calls == 7
+    assert gemini.seen.calls == 3
     await writing.close()
     await off.close()
 
@@ -80,7 +80,7 @@ async def test_what_is_kept_is_answered_when_the_budget_is_spent(gemini: GeminiS
 async def test_a_storm_of_429_loses_no_question(gemini: GeminiServer, tmp_path: Path) -> None:
     gemini.limit = RateLimit(20)
     llm = opened(gemini, tmp_path)
-    replies = await asyncio.gather(*(llm.generate(ask(sample=n)) for n in range(60)))
+    replies = await asyncio.gather(*(llm.generate(ask(repeat=n)) for n in range(60)))
     await llm.close()
     assert all(isinstance(reply, LlmReply) for reply in replies)
     assert gemini.seen.answered == 60

@@ -17,7 +17,7 @@ MODEL_PATH = re.compile(
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request to a model. ``number`` counts from 1 in the order of arrival."""
+    """One request to a model. ``number`` counts from 1 in the order of arrival, ``candidate`` from 0 in each."""
 
     number: int
     model: str
@@ -25,6 +25,12 @@ class ModelRequest:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    candidate: int = 0
+
+    @property
+    def candidates(self) -> int:
+        """How many are wanted."""
+        return (self.body.get("generationConfig") or {}).get("candidateCount", 1)
 
     @cached_property
     def instruction(self) -> str:

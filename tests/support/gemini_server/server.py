@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from support.gemini_server.faults import Fault
@@ -56,13 +56,16 @@ class GeminiServer(ModelServer):
         return response_body(asked, reply.parts(), reply.finish_reason)
 
     def said(self, asked: ModelRequest) -> wire.HttpResponse:
+        if asked.candidates > 1 and asked.model.startswith(_ONE_CANDIDATE):
+            self.seen.faults["candidates"] += 1
+            return wire.json_response(error_body(400, "Multiple candidates is not enabled for this model"), 400)
         try:
-            reply = self.answer(asked)
+            replies = [self.answer(replace(asked, candidate=number)) for number in range(asked.candidates)]
         except LookupError as nothing:
             self.seen.unexpected.append(str(nothing))
             return wire.json_response(error_body(400, str(nothing)), 400)
         self.seen.answered += 1
-        return _streamed(asked, reply) if asked.method == "streamGenerateContent" else _whole(asked, reply)
+        return _streamed(asked, *replies) if asked.method == "streamGenerateContent" else _whole(asked, replies)
 
     def _token(self) -> wire.HttpResponse:
         self.seen.tokens += 1
@@ -73,6 +76,7 @@ class GeminiServer(ModelServer):
         return wire.json_response({"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
 
 
+_ONE_CANDIDATE = "gemini-3"  # googleapis/python-genai#1723
 _USELESS = {
     "blocked": Reply(finish_reason="SAFETY"),
     "max_tokens": Reply('{"reasoning": "The answer na', finish_reason="MAX_TOKENS"),
@@ -82,8 +86,15 @@ _USELESS = {
 }
 
 
-def _whole(asked: ModelRequest, reply: Reply) -> wire.HttpResponse:
-    return wire.json_response(response_body(asked, reply.parts(), reply.finish_reason))
+def _whole(asked: ModelRequest, replies: list[Reply]) -> wire.HttpResponse:
+    """All candidates; their tokens are added up, the prompt's count once."""
+    bodies = [response_body(asked, reply.parts(), reply.finish_reason) for reply in replies]
+    usages = [body["usageMetadata"] for body in bodies]
+    prompt = usages[0]["promptTokenCount"]
+    usage = {name: sum(each.get(name, 0) for each in usages) for name in set().union(*usages)}
+    usage |= {"promptTokenCount": prompt, "totalTokenCount": usage["totalTokenCount"] - prompt * (len(replies) - 1)}
+    candidates = [{**body["candidates"][0], "index": index} for index, body in enumerate(bodies)]
+    return wire.json_response({**bodies[0], "candidates": candidates, "usageMetadata": usage})
 
 
 def _streamed(asked: ModelRequest, reply: Reply) -> wire.HttpResponse:

@@ -11,12 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One request to a model. ``number`` counts from 1 in the order of arrival."""
+    """One request to a model. ``number`` counts from 1 in the order of arrival, ``candidate`` from 0 in each."""
 
     number: int
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    candidate: int = 0
 
     @property
     def model(self) -> str:
@@ -52,8 +53,25 @@ class ChatReply:
 Answer = Callable[[ChatRequest], ChatReply]
 
 
-def completion(request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
+def completion(request: ChatRequest, *replies: ChatReply) -> dict[str, Any]:
     """A chat.completion. Tokens are counted as words; a tenth of the prompt is said to have come from a cache."""
+    prompt, out = len(json.dumps(request.body["messages"]).split()), sum(len(reply.text.split()) for reply in replies)
+    return {
+        "id": f"chatcmpl-{request.number}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": f"{request.model}-2026-01-01",
+        "choices": [_choice(request, index, reply) for index, reply in enumerate(replies)],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": out,
+            "total_tokens": prompt + out,
+            "prompt_tokens_details": {"cached_tokens": prompt // 10},
+        },
+    }
+
+
+def _choice(request: ChatRequest, index: int, reply: ChatReply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
     if reply.calls:
         message["tool_calls"] = [
@@ -64,27 +82,8 @@ def completion(request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
             }
             for at, (name, arguments) in enumerate(reply.calls)
         ]
-    prompt, out = len(json.dumps(request.body["messages"]).split()), len(reply.text.split())
-    return {
-        "id": f"chatcmpl-{request.number}",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": f"{request.model}-2026-01-01",
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": "tool_calls" if reply.calls else reply.finish_reason,
-                "logprobs": None,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": out,
-            "total_tokens": prompt + out,
-            "prompt_tokens_details": {"cached_tokens": prompt // 10},
-        },
-    }
+    finish = "tool_calls" if reply.calls else reply.finish_reason
+    return {"index": index, "message": message, "finish_reason": finish, "logprobs": None}
 
 
 def error_body(code: int, message: str, kind: str = "", param: str | None = None) -> dict[str, Any]:

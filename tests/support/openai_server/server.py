@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from support.model_server import wire
@@ -17,18 +17,20 @@ SENTENCES = {
     "json_object": "response_format: unknown type json_object.",
     "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
     "max_completion_tokens": "Unrecognized request argument supplied: max_completion_tokens",
+    "n": "Unsupported value: 'n' does not support this value. Only the default (1) value is supported.",
 }
 
 
 @dataclass
 class OpenAiServer(ModelServer):
-    """A base URL adds ``/v1``. ``lacks``: of SENTENCES' keys, those it answers 400 to."""
+    """A base URL adds ``/v1``. ``lacks``: of SENTENCES' keys, those it answers 400 to; ``ignores_n`` as Ollama does."""
 
     fault: ClassVar[type[Fault]] = Fault
     too_many: ClassVar[str] = "Rate limit reached."
 
     answer: Answer
     lacks: frozenset[str] = frozenset()
+    ignores_n: bool = False
 
     def configure(self, settings: dict[str, Any]) -> None:
         super().configure(settings)
@@ -60,7 +62,9 @@ class OpenAiServer(ModelServer):
             self.seen.faults[lacking] += 1
             return wire.json_response(error_body(400, SENTENCES[lacking]), 400)
         self.seen.answered += 1
-        return wire.json_response(completion(asked, self.answer(asked)))
+        wanted = 1 if self.ignores_n else asked.body.get("n", 1)
+        replies = (self.answer(replace(asked, candidate=number)) for number in range(wanted))
+        return wire.json_response(completion(asked, *replies))
 
 
 _USELESS = {

@@ -233,7 +233,7 @@ def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
     found.add(FLASH, 80)
     assert (found.calls, found.most_calls) == (80 * 3 + 80, 80 * 5 + 80)
     assert found.usd == pytest.approx(320 * (1500 * 0.30 + 600 * 2.50) / 1e6)
-    assert found.sentence.startswith("judges: about 320 calls and ")
+    assert found.sentence.startswith("judges: about 320 answers and ")
     found.add("house", 1)
     assert found.most_usd is None
     assert "llm.prices" in found.sentence

@@ -64,9 +64,12 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", [field.name for field in fields(LlmRequest)])
 def test_every_field_tells_questions_apart(field: str) -> None:
-    """But for the purpose: two criteria that ask the same word for word are answered the same."""
+    """But for the purpose: two criteria that ask the same word for word are answered the same.
+
+    And for the candidates: each is kept as a sample of its own.
+    """
     changed = replace(ASKED, **{field: CHANGES.get(field, "another criterion")})
-    assert (request_key(changed, "p") == request_key(ASKED, "p")) == (field == "purpose")
+    assert (request_key(changed, "p") == request_key(ASKED, "p")) == (field in {"purpose", "candidates"})
 
 
 def test_another_provider_and_another_server_are_other_models() -> None:

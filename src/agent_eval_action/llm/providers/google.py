@@ -292,6 +292,8 @@ class GoogleProvider(GoogleService["Client"]):
         if request.schema is not None:
             asked["response_mime_type"] = "application/json"
             asked["response_json_schema"] = sendable_json(request.schema)
+        if request.candidates > 1:
+            asked["candidate_count"] = request.candidates
         no_calls = types.AutomaticFunctionCallingConfig(disable=True)
         response = await client[0].aio.models.generate_content(
             model=request.model,
@@ -302,20 +304,24 @@ class GoogleProvider(GoogleService["Client"]):
 
 
 def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
-    """The first candidate's text without its thoughts, if it is whole. Thoughts are paid for as output."""
+    """The texts of the candidates that are whole, without their thoughts, which are paid for as output."""
     reported, usage = response.usage_metadata, LlmUsage()
     if reported is not None:
         answer, thoughts = reported.candidates_token_count, reported.thoughts_token_count
         output = None if answer is None and thoughts is None else (answer or 0) + (thoughts or 0)
         usage = LlmUsage(reported.prompt_token_count, output, reported.cached_content_token_count)
-    candidate = next(iter(response.candidates or ()), None)
-    finish = str(getattr(candidate.finish_reason, "value", "") or "") if candidate else ""
-    parts = (candidate.content.parts if candidate and candidate.content else None) or []
-    text = "".join(part.text for part in parts if part.text and not part.thought)
-    if not text or finish not in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
-        block = getattr(response.prompt_feedback, "block_reason", None)
-        return no_answer(finish, str(getattr(block, "value", "") or ""), usage)
-    return LlmReply(sendable(text), usage)
+    block = getattr(response.prompt_feedback, "block_reason", None)
+    blocked = str(getattr(block, "value", "") or "")
+    texts, problem = [], no_answer("", blocked, usage)
+    for candidate in response.candidates or ():
+        finish = str(getattr(candidate.finish_reason, "value", "") or "")
+        parts = (candidate.content.parts if candidate.content else None) or []
+        text = "".join(part.text for part in parts if part.text and not part.thought)
+        if text and finish in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
+            texts.append(sendable(text))
+        else:
+            problem = no_answer(finish, blocked, usage)
+    return LlmReply(texts[0], usage, more=tuple(texts[1:])) if texts else problem
 
 
 def no_answer(finish: str, block_reason: str, usage: LlmUsage) -> LlmError:

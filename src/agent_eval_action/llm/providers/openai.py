@@ -105,6 +105,8 @@ def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, An
     """The arguments of chat.completions.create."""
     system = sendable(request.system)
     asked: dict[str, Any] = {"model": name}
+    if request.candidates > 1:
+        asked["n"] = request.candidates
     if request.schema is not None:
         schema = sendable_json(request.schema)
         if dialect.form == "json_schema":
@@ -261,7 +263,7 @@ def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
 
 
 def _read(completion: ChatCompletion) -> LlmReply | LlmError:
-    """The first choice's text, if it is whole. The SDK checks nothing: every field may be missing."""
+    """The texts of the choices that are whole. The SDK checks nothing: every field may be missing."""
     reported = getattr(completion, "usage", None)
     details = getattr(reported, "prompt_tokens_details", None)
     usage = LlmUsage(
@@ -269,15 +271,18 @@ def _read(completion: ChatCompletion) -> LlmReply | LlmError:
         _count(getattr(reported, "completion_tokens", None)),
         _count(getattr(details, "cached_tokens", None)),
     )
-    choice = next(iter(getattr(completion, "choices", None) or ()), None)
-    message = getattr(choice, "message", None)
-    finish = str(getattr(choice, "finish_reason", None) or "")
-    content = getattr(message, "content", None)
-    text = answer_text(content) if isinstance(content, str) else ""
-    refusal = getattr(message, "refusal", None)
-    if refusal or not text or finish in ("length", "content_filter"):
-        return no_answer(finish, refusal, usage)
-    return LlmReply(sendable(text), usage)
+    texts, problem = [], no_answer("", None, usage)
+    for choice in getattr(completion, "choices", None) or ():
+        message = getattr(choice, "message", None)
+        finish = str(getattr(choice, "finish_reason", None) or "")
+        content = getattr(message, "content", None)
+        text = answer_text(content) if isinstance(content, str) else ""
+        refusal = getattr(message, "refusal", None)
+        if refusal or not text or finish in ("length", "content_filter"):
+            problem = no_answer(finish, refusal, usage)
+        else:
+            texts.append(sendable(text))
+    return LlmReply(texts[0], usage, more=tuple(texts[1:])) if texts else problem
 
 
 def _count(value: object) -> int | None:
