@@ -105,8 +105,8 @@ class World:
         """Make the attempts of a step."""
         purpose = _PURPOSES[type(step).__name__]
         arm: ArmName = "base" if isinstance(step, RunControl) else "head"
-        beside = step.beside if isinstance(step, RunControl) else ()
-        for attempts, whose in ((step.attempts, arm), (beside, "head")):
+        interleaved = step.interleaved if isinstance(step, RunControl) else ()
+        for attempts, whose in ((step.attempts, arm), (interleaved, "head")):
             for key, runs in attempts:
                 for _ in range(runs):
                     repeat = collector.next_repeat(key, whose)

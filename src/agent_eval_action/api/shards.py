@@ -35,7 +35,6 @@ def read_shards(paths: Sequence[Path], workspace: Path) -> tuple[list[ShardResul
             detail = error.message.removeprefix(str(path)) if isinstance(error, AgentEvalError) else str(error)
             problems.append(ShardProblem(kind=ShardTrouble.UNREADABLE, source=source, detail=detail.lstrip(":")))
         else:
-            # what a shard has decided, and the details of another shard's cases, is of no use here
             found.append(ShardResult(source, path.parent, result, hashlib.sha256(data).hexdigest()))
     return found, problems
 

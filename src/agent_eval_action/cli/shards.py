@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +24,8 @@ from agent_eval_action.reports import results_json
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.run_result import ErrorKind, RunResult, RunStatus
 from agent_eval_action.run.shards import CaseSeconds, divide, expected_seconds, part_of, shard_seconds, shards_needed
+
+_SHOWN: Final = 300  # characters of an error
 
 
 def plan_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, shards: int | None) -> None:
@@ -125,6 +127,3 @@ def finish_shard(result: RunResult, settings: Settings) -> ExitCode:
         log.error(f"this shard did not measure all of its cases: {result.cut_short or result.status}")
         return ExitCode.INCONCLUSIVE
     return ExitCode.PASS
-
-
-_SHOWN = 300

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from agent_eval_action.criteria.base import RegexPattern, Relaxed, Sample, TurnCriterion, becomes, matches
-from agent_eval_action.criteria.text import edit_distance, equalised
+from agent_eval_action.criteria.text import edit_distance, normalized
 from agent_eval_action.llm.client import sendable_json
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import ScoreStatus, TurnScore
@@ -30,7 +30,7 @@ class AnswerCriterion(TurnCriterion):
 
     def plain(self, text: str) -> str:
         """The text as it is compared."""
-        return equalised(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
+        return normalized(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
 class AnswerExactMatch(AnswerCriterion):

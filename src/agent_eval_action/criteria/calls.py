@@ -24,7 +24,7 @@ from agent_eval_action.criteria.base import (
     later_in,
     matches,
 )
-from agent_eval_action.criteria.text import equalised
+from agent_eval_action.criteria.text import normalized
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
@@ -95,7 +95,7 @@ class ArgumentRule(AdkModel):
         return True
 
     def _plain(self, text: str) -> str:
-        return equalised(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
+        return normalized(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
 def json_fits(expected: Any, actual: Any, *, strict: bool) -> bool:
@@ -140,11 +140,11 @@ def matched_calls(
     fits = [[at for at, call in enumerate(want) if same_call(call, made, rules)] for made in got]
     taken: dict[int, int] = {}
 
-    def place(number: int, tried: set[int]) -> bool:
+    def place(number: int, control_attempts: set[int]) -> bool:
         for at in fits[number]:
-            if at not in tried:
-                tried.add(at)
-                if at not in taken or place(taken[at], tried):
+            if at not in control_attempts:
+                control_attempts.add(at)
+                if at not in taken or place(taken[at], control_attempts):
                     taken[at] = number
                     return True
         return False

@@ -217,7 +217,7 @@ def _reason(score: float, reference: str, response: str) -> str:
     return f"{score:.2f} of the words shared: expected “{expected}”, got “{actual}”"
 
 
-def equalised(text: str, *, ignore_case: bool, ignore_whitespace: bool) -> str:
+def normalized(text: str, *, ignore_case: bool, ignore_whitespace: bool) -> str:
     """The text as it is compared."""
     text = _SPACES.sub(" ", text).strip() if ignore_whitespace else text
     return text.casefold() if ignore_case else text

@@ -19,7 +19,7 @@ from agent_eval_action.gate.pairs import (
     GateRules,
     GateState,
     Pair,
-    ScoreQuantizer,
+    ScoreGrid,
     history_stats,
     is_binary,
     mean,
@@ -130,10 +130,10 @@ class CriterionEvidence:
     rules: GateRules
     alpha: float
     control: bool
-    grid: ScoreQuantizer = field(init=False)
+    grid: ScoreGrid = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", ScoreQuantizer.for_pairs(self.pairs, self.pairs[0].goal))
+        object.__setattr__(self, "grid", ScoreGrid.for_pairs(self.pairs, self.pairs[0].goal))
 
     @property
     def share(self) -> float:
@@ -269,7 +269,7 @@ class CriterionEvidence:
         """Runs of the base commit's agent that a suspect lacks. Scores it did not give cannot be waited for."""
         if not self.control or not pair.controllable:
             return 0
-        return max(0, self._control_wanted(pair) - max(pair.tried, len(pair.control)))
+        return max(0, self._control_wanted(pair) - max(pair.control_attempts, len(pair.control)))
 
     def _control_wanted(self, pair: Pair) -> int:
         if self.worse_each_time(pair):
@@ -280,12 +280,12 @@ class CriterionEvidence:
         """Whether a control that was cut short is enough: sure by history, with it, and beside it alone."""
         if len(pair.control) < SMALL_CONTROL or not self.runs(pair):
             return False
-        beside = Stratum(self.grid.levels(pair.control), self.grid.levels(self.fresh(pair)))
+        interleaved = Stratum(self.grid.levels(pair.control), self.grid.levels(self.fresh(pair)))
         return (
             self.is_sure(pair, control=False)
             and self.is_sure(pair, control=True)
             and self._worse_beside_control(pair)
-            and lower_than_reference([beside]) <= BESIDE_CONTROL
+            and lower_than_reference([interleaved]) <= BESIDE_CONTROL
         )
 
     def _clear_at_first_look(self, pair: Pair) -> bool:
@@ -303,7 +303,7 @@ class CriterionEvidence:
 
     def _worse_beside_control(self, pair: Pair) -> bool:
         """True if the change is also worse in runs interleaved with the base; otherwise the drop was transient."""
-        return not pair.beside or self.is_large(pair, self._reference_mean(pair), mean(pair.beside))
+        return not pair.interleaved or self.is_large(pair, self._reference_mean(pair), mean(pair.interleaved))
 
     def _worse_again(self, pair: Pair) -> tuple[bool, ...]:
         """In a stable suite: whether each of up to three fresh runs is worse than on main; () elsewhere."""
@@ -343,10 +343,12 @@ class CriterionEvidence:
         p = lower_than_reference([self._stratum(pair, runs, control) for pair in tested])
         drops = [self._reference_mean(pair, control=control) - mean(self.fresh(pair)[:runs]) for pair in tested]
         drop, least = sum(drops) / len(drops), self.min_effect / 2
-        beside = [
-            self._reference_mean(pair, control=control) - mean(pair.beside) for pair in self.suspects if pair.beside
+        interleaved = [
+            self._reference_mean(pair, control=control) - mean(pair.interleaved)
+            for pair in self.suspects
+            if pair.interleaved
         ]
-        worse_beside_control = not beside or sum(beside) / len(beside) >= least
+        worse_beside_control = not interleaved or sum(interleaved) / len(interleaved) >= least
         return MeanTest(p, drop, level, drop >= least, p <= level and drop >= least and worse_beside_control)
 
     @property
@@ -484,9 +486,9 @@ class CriterionEvidence:
     def _suite_worse_beside_control(self) -> bool:
         """Whether the mean was worse in turn with the base's agent, too."""
         pairs = [pair for pair in self.complete if pair.controllable]
-        if not pairs or not all(pair.beside for pair in pairs):
+        if not pairs or not all(pair.interleaved for pair in pairs):
             return True
-        rows = [_Row(pair, pair.beside, pair.control) for pair in pairs]
+        rows = [_Row(pair, pair.interleaved, pair.control) for pair in pairs]
         fell = self._main_fell(rows)
         if fell:
             rows = [row for row in rows if row.control]
@@ -565,8 +567,8 @@ class CriterionEvidence:
 
     def _below_control(self, rows: Sequence[_Row], drop: float) -> bool:
         control = sum(mean(row.control) for row in rows) / len(rows)
-        beside = sum(mean(row.pair.beside[:1] or row.now[-1:]) for row in rows) / len(rows)
-        if self._drop(control, beside) < drop / 2:
+        interleaved = sum(mean(row.pair.interleaved[:1] or row.now[-1:]) for row in rows) / len(rows)
+        if self._drop(control, interleaved) < drop / 2:
             return False
         strata = [Stratum(self.grid.levels(row.control), self.grid.levels(row.now)) for row in rows]
         return lower_than_reference(strata) <= BESIDE_CONTROL

@@ -108,13 +108,15 @@ def next_check(
     for case in differing[:CASES]:
         base[case.key] = asked - case.asked
         here[case.key] = fresh - case.made
-    wanted, beside = (tuple(sorted((key, n) for key, n in runs.items() if n > 0)) for runs in (base, here))
-    total = sum(runs for _, runs in (*wanted, *beside))
+    wanted, interleaved = (tuple(sorted((key, n) for key, n in runs.items() if n > 0)) for runs in (base, here))
+    total = sum(runs for _, runs in (*wanted, *interleaved))
     if not wanted or total > rules.limit(result.totals.cases) - result.totals.extra - result.totals.control:
         return None
     raising = sum(case.starts for case in cases)
     why = f"does the base commit's agent answer the {plural(raising, 'case')} that this change's fails in?"
-    return RunControl(wanted, why if raising else "does the base commit's agent start?", beside, errors_answer=True)
+    return RunControl(
+        wanted, why if raising else "does the base commit's agent start?", interleaved, errors_answer=True
+    )
 
 
 def _failing_cases(result: RunResult) -> list[BrokenCase]:

@@ -15,7 +15,7 @@ from agent_eval_action.gate.pairs import (
     TOLERANCE,
     GateRules,
     Pair,
-    ScoreQuantizer,
+    ScoreGrid,
     history_stats,
     is_binary,
     mean,
@@ -252,7 +252,7 @@ def improvements(pairs: Sequence[Pair], rules: GateRules) -> Mapping[str, Improv
 
 
 def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Improvement:
-    grid = ScoreQuantizer.for_pairs(pairs, pairs[0].goal)
+    grid = ScoreGrid.for_pairs(pairs, pairs[0].goal)
     sign = -1 if grid.minimize else 1
     # what a suspect has beyond the first pass was asked for because that was bad: it is no evidence of a rise
     rises = [sign * (mean(pair.attempts[: pair.first]) - history_stats(pair.history).mean) for pair in pairs]

@@ -27,9 +27,9 @@ FIRST_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""
 SUITE_IN_DOUBT: Final = (0.35, 0.12, 0.08, 0.05, 0.03)
 """Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
-BESIDE: Final = 5
+INTERLEAVED_RUNS: Final = 5
 """Runs of this change made in turn with a whole control of a suspect, so that what drifts meets both."""
-SMALL_BESIDE: Final = 3
+SMALL_INTERLEAVED_RUNS: Final = 3
 """The same in turn with a small control."""
 SHORT_HISTORY: Final = 2
 """A history of at most so many times the fresh runs tells less than the control would."""
@@ -57,7 +57,7 @@ class RerunSuite:
 
 @dataclass(frozen=True, slots=True)
 class RunControl:
-    """Run these cases on the base commit's agent, and in turn with it ``beside`` on this change's.
+    """Run these cases on the base commit's agent, and in turn with it ``interleaved`` on this change's.
 
     What drifts, a model or a service, then meets both arms alike. ``errors_answer``: it is asked whether the base's
     agent answers at all, so that an error of it is an answer and no reason to ask it nothing more.
@@ -65,7 +65,7 @@ class RunControl:
 
     attempts: Attempts
     why: str
-    beside: Attempts = ()
+    interleaved: Attempts = ()
     errors_answer: bool = False
 
 
@@ -95,10 +95,10 @@ def next_step(state: GateState, rules: GateRules) -> Step:
             continue
         if isinstance(step, Stop):
             return step
-        beside = step.beside if isinstance(step, RunControl) else ()
+        interleaved = step.interleaved if isinstance(step, RunControl) else ()
         # without its control a suspect would decide nothing
         reserve = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
-        cost = sum(runs for _, runs in (*step.attempts, *beside))
+        cost = sum(runs for _, runs in (*step.attempts, *interleaved))
         if cost <= room - sum(reserve.get(case, 0) for case, _ in step.attempts):
             return step
         smaller = None if isinstance(step, RerunSuite) else _worst_first(step, criteria, reserve, room)
@@ -129,9 +129,9 @@ def _control_costs(criteria: _Criteria) -> dict[CaseKey, int]:
     """The least the control of each suspect costs, both arms together, where none of it is made."""
     found: dict[CaseKey, int] = {}
     for criterion in criteria:
-        least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE
+        least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_INTERLEAVED_RUNS
         for pair in criterion.suspects if criterion.control else ():
-            if pair.controllable and not pair.tried:
+            if pair.controllable and not pair.control_attempts:
                 _raise_to(found, pair, least)
     return found
 
@@ -140,7 +140,7 @@ def _worst_first(
     step: RerunSuspects | RunControl, criteria: _Criteria, reserve: Mapping[CaseKey, int], room: int
 ) -> Step | None:
     """As much of a step as there is room for: the cases that fell furthest, each with what its control needs."""
-    beside = dict(step.beside) if isinstance(step, RunControl) else {}
+    interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
     falls: dict[CaseKey, float] = {}
     for criterion in criteria:
         for pair in criterion.suspects:
@@ -148,7 +148,7 @@ def _worst_first(
             falls[pair.key] = max(falls.get(pair.key, 0.0), fall)
     chosen: dict[CaseKey, int] = {}
     for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
-        needed = runs + beside.get(case, 0) + reserve.get(case, 0)
+        needed = runs + interleaved.get(case, 0) + reserve.get(case, 0)
         if needed > room:
             break
         room -= needed
@@ -156,7 +156,9 @@ def _worst_first(
     if not chosen:
         return None
     if isinstance(step, RunControl):
-        step = replace(step, beside=_in_order({case: runs for case, runs in beside.items() if case in chosen}))
+        step = replace(
+            step, interleaved=_in_order({case: runs for case, runs in interleaved.items() if case in chosen})
+        )
     return replace(step, attempts=_in_order(chosen))
 
 
@@ -175,7 +177,13 @@ def _suspects(criteria: _Criteria, target: Callable[[CriterionEvidence, Pair], i
 def _first_look(criterion: CriterionEvidence, pair: Pair) -> int:
     """Fresh runs every suspect gets."""
     runs, worse = criterion.runs(pair), criterion.worse_each_time(pair)
-    if criterion.stable and (worse or not runs) and criterion.control and pair.controllable and not pair.tried:
+    if (
+        criterion.stable
+        and (worse or not runs)
+        and criterion.control
+        and pair.controllable
+        and not pair.control_attempts
+    ):
         return 1  # the rest of the three is made in turn with the control
     if criterion.stable and (runs < STABLE_RUNS or worse or criterion.recovered(pair)):
         return STABLE_RUNS
@@ -207,13 +215,13 @@ def _is_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
 def _slice_control(criteria: _Criteria) -> RunControl | None:
     """Where nearly everything fell: a slice of the suite on both arms says whether that is the change."""
     wanted: dict[CaseKey, int] = {}
-    beside: dict[CaseKey, int] = {}
+    interleaved: dict[CaseKey, int] = {}
     for criterion in criteria:
         if criterion.fell_far and not criterion.confirmed:
             for pair in _next_slice(criterion):
-                _raise_to(wanted, pair, 1 - max(pair.tried, len(pair.control)))
-                _raise_to(beside, pair, 0 if pair.beside else 1)
-    return _run_control(wanted, beside)
+                _raise_to(wanted, pair, 1 - max(pair.control_attempts, len(pair.control)))
+                _raise_to(interleaved, pair, 0 if pair.interleaved else 1)
+    return _run_control(wanted, interleaved)
 
 
 def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
@@ -222,7 +230,7 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
         test = criterion.slice_test(size)
         if test is None:
             chosen = criterion.slice_of(size)
-            return () if all(pair.tried for pair in chosen) else chosen
+            return () if all(pair.control_attempts for pair in chosen) else chosen
         if not test.beyond and criterion.collapse_of(size) is None:
             return ()
     return ()
@@ -231,36 +239,36 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
 def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bool]) -> RunControl | None:
     """The control of the suspects that are due, and of the whole suite where its mean would block."""
     wanted: dict[CaseKey, int] = {}
-    beside: dict[CaseKey, int] = {}
+    interleaved: dict[CaseKey, int] = {}
     for criterion in criteria:
         if not criterion.control:
             continue
         for pair in criterion.suspects:
             if is_due(criterion, pair) and (runs := criterion.missing_control(pair)):
                 _raise_to(wanted, pair, runs)
-                _raise_to(beside, pair, _runs_beside(criterion, pair))
+                _raise_to(interleaved, pair, _interleaved_runs(criterion, pair))
         if not criterion.confirmed and criterion.has_limit and criterion.complete and criterion.passes:
-            made = all(pair.beside for pair in criterion.complete)
+            made = all(pair.interleaved for pair in criterion.complete)
             for pair in criterion.complete if criterion.suite(criterion.passes).sure else ():
                 if pair.controllable:
-                    _raise_to(wanted, pair, criterion.passes - made - max(pair.tried, len(pair.control)))
-                    _raise_to(beside, pair, 0 if pair.beside else 1)
-    return _run_control(wanted, beside)
+                    _raise_to(wanted, pair, criterion.passes - made - max(pair.control_attempts, len(pair.control)))
+                    _raise_to(interleaved, pair, 0 if pair.interleaved else 1)
+    return _run_control(wanted, interleaved)
 
 
-def _run_control(wanted: dict[CaseKey, int], beside: dict[CaseKey, int]) -> RunControl | None:
+def _run_control(wanted: dict[CaseKey, int], interleaved: dict[CaseKey, int]) -> RunControl | None:
     if not wanted:
         return None
-    in_turn = {case: runs for case, runs in beside.items() if case in wanted}
+    in_turn = {case: runs for case, runs in interleaved.items() if case in wanted}
     return RunControl(_in_order(wanted), f"checking {plural(len(wanted), 'case')} on main", _in_order(in_turn))
 
 
-def _runs_beside(criterion: CriterionEvidence, pair: Pair) -> int:
+def _interleaved_runs(criterion: CriterionEvidence, pair: Pair) -> int:
     """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
     if criterion.worse_each_time(pair):
         return STABLE_RUNS - criterion.runs(pair)
-    whole = criterion.missing_control(pair) + max(pair.tried, len(pair.control)) >= CONTROL_RUNS
-    return (BESIDE if whole else SMALL_BESIDE) - len(pair.beside)
+    whole = criterion.missing_control(pair) + max(pair.control_attempts, len(pair.control)) >= CONTROL_RUNS
+    return (INTERLEAVED_RUNS if whole else SMALL_INTERLEAVED_RUNS) - len(pair.interleaved)
 
 
 def _as_good_as_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
@@ -321,7 +329,7 @@ def describe_step(step: Step, state: GateState) -> str:
     example = f"{_describe_fall(worst)}{others}" if worst else ""
     times = [more for _, more in step.attempts]
     if isinstance(step, RunControl):
-        here = sum(runs for _, runs in step.beside)
+        here = sum(runs for _, runs in step.interleaved)
         runs = f"{plural(sum(times), 'run')} there{f' in turn with {here} here' if here else ''}"
         return f"{step.why}, {runs}{f': {example}' if example else ''}"
     each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"

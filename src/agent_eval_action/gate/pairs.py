@@ -64,7 +64,7 @@ class Pair:
     ``history``: comparable scores of main, pooled, with how often each was seen; () where there are none.
     ``attempts``: this run's scores in the order of their repeats. The leading ``first`` of them are the first pass, the
     rest are *fresh*: a re-run of a case scores all its criteria. ``control``: scores of the base commit's agent in this
-    job, which was asked ``tried`` times. ``beside``: the fresh scores that were made in turn with the control.
+    job, which was asked ``control_attempts`` times. ``interleaved``: the fresh scores made in turn with the control.
     ``controllable``: whether the base commit has the pair's agent. ``errors``: attempts without a score.
 
     The rest is of a real run alone. ``measured`` is None exactly for pairs that only main has. ``incomparable`` says
@@ -79,8 +79,8 @@ class Pair:
     attempts: tuple[float, ...] = ()
     first: int = 1
     control: tuple[float, ...] = ()
-    beside: tuple[float, ...] = ()
-    tried: int = 0
+    interleaved: tuple[float, ...] = ()
+    control_attempts: int = 0
     controllable: bool = True
     goal: Goal = "maximize"
     threshold: float | None = None
@@ -300,8 +300,8 @@ def _pair(
         attempts=(*before, *_scores_of(fresh, info.name)),
         first=max(1, len(before)),
         control=_scores_of(scores.case.control, info.name),
-        beside=_scores_of([attempt for attempt in fresh if attempt.purpose == "control"], info.name),
-        tried=len(scores.case.control),
+        interleaved=_scores_of([attempt for attempt in fresh if attempt.purpose == "control"], info.name),
+        control_attempts=len(scores.case.control),
         controllable=controllable,
         goal=info.goal,
         threshold=info.threshold,
@@ -399,7 +399,7 @@ def is_binary(*scores: Sequence[float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreQuantizer:
+class ScoreGrid:
     """How a criterion's scores become whole numbers.
 
     ``binary``: every score is 0 or 1. Else fifty steps to the scale of the history, two per cent a step
@@ -414,7 +414,7 @@ class ScoreQuantizer:
     minimize: bool = False
 
     @classmethod
-    def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreQuantizer:
+    def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreGrid:
         """The grid of one criterion."""
         minimize = goal == "minimize"
         if not minimize and all(pair.binary for pair in pairs):
@@ -447,7 +447,7 @@ class ScoreQuantizer:
 
 
 @lru_cache(maxsize=50_000)
-def _counted(grid: ScoreQuantizer, history: tuple[ScoreCount, ...]) -> Levels:
+def _counted(grid: ScoreGrid, history: tuple[ScoreCount, ...]) -> Levels:
     return merged((grid.level(score), times) for score, times in history)
 
 

@@ -157,7 +157,7 @@ class SimulatedRun:
             control = isinstance(step, RunControl)
             for key, more in step.attempts:
                 self._add(self._controls if control else self._made, self._cases[key], more)
-            for key, more in step.beside if isinstance(step, RunControl) else ():
+            for key, more in step.interleaved if isinstance(step, RunControl) else ():
                 case = self._cases[key]
                 self._beside[case] += range(self._made[case], self._made[case] + more)
                 self._add(self._made, case, more)
@@ -178,8 +178,8 @@ class SimulatedRun:
                 self._pairs[at],
                 attempts=tuple(self._drawn.head[case, n, : self._made[case]].tolist()),
                 control=tuple(self._drawn.base[case, n, : self._controls[case]].tolist()),
-                beside=tuple(self._drawn.head[case, n, self._beside[case]].tolist()),
-                tried=self._controls[case],
+                interleaved=tuple(self._drawn.head[case, n, self._beside[case]].tolist()),
+                control_attempts=self._controls[case],
             )
 
 

@@ -65,6 +65,7 @@ class Group(enum.IntEnum):
 WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})
 """What *worse* means wherever cases are counted or chosen."""
 NOT_GREEN: Final = frozenset(group for group in Group if group <= Group.BROKEN_ON_MAIN)
+"""What a command that takes all cases with something wrong takes, main's own included."""
 
 
 @dataclass(frozen=True, slots=True)

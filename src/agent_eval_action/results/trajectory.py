@@ -18,7 +18,7 @@ _PAIRS = 250_000
 
 
 class Call(Protocol):
-    """A tool call: ``evalset.FunctionCall`` and ``brief.CallBrief`` both are one."""
+    """A tool call: ``evalset.FunctionCall`` and ``decision.CallBrief`` both are one."""
 
     @property
     def name(self) -> str | None: ...

@@ -196,7 +196,7 @@ class Orchestrator:
     async def _take(self, step: Run, *, control: bool) -> bool:
         """Make the attempts of a step; return whether the base's agent can be asked from now on."""
         if isinstance(step, RunControl):
-            head_runs = {case: runs for case, runs in step.beside if isinstance(case, CaseKey)}
+            head_runs = {case: runs for case, runs in step.interleaved if isinstance(case, CaseKey)}
             return await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
         await self._rerun(step, control=control)
         return control

@@ -42,6 +42,12 @@ from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.plan import Plan, PlannedSet
 from agent_eval_action.run.run_gate import RunGate
 
+_STATUS: Final[Mapping[RunStatus, str]] = {
+    RunStatus.TIMED_OUT: "time ran out",
+    RunStatus.INTERRUPTED: "interrupted",
+    RunStatus.LIMITED: "it met a limit",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
@@ -287,13 +293,6 @@ def _with_missing(
         )
 
 
-_STATUS: Mapping[RunStatus, str] = {
-    RunStatus.TIMED_OUT: "time ran out",
-    RunStatus.INTERRUPTED: "interrupted",
-    RunStatus.LIMITED: "it met a limit",
-}
-
-
 def _join_bases(used: Iterable[ShardResult], plan: Plan) -> Base | None:
     """Return the base commit's agents as all shards met them."""
     bases = [(each, each.result.base) for each in used if each.result.base is not None]
@@ -482,13 +481,13 @@ class Spent(Frozen):
 
 
 class WaveCase(ShardCase):
-    """What a wave runs of a case: ``runs`` and, in turn with them, ``beside`` of this change's agent.
+    """What a wave runs of a case: ``runs`` and, in turn with them, ``interleaved`` of this change's agent.
 
     ``made_head`` and ``made_base``: how many repeats either agent has made before.
     """
 
     runs: int = Field(default=0, ge=0)
-    beside: int = Field(default=0, ge=0)
+    interleaved: int = Field(default=0, ge=0)
     made_head: int = Field(default=0, ge=0)
     made_base: int = Field(default=0, ge=0)
 
@@ -511,8 +510,8 @@ class Wave(Frozen):
         own = [case for case in self.cases if case.shard == number]
         runs: Attempts = tuple((case.key, case.runs) for case in own if case.runs)
         if self.step == "control":
-            beside: Attempts = tuple((case.key, case.beside) for case in own if case.beside)
-            return RunControl(runs, self.why, beside, self.errors_answer)
+            interleaved: Attempts = tuple((case.key, case.interleaved) for case in own if case.interleaved)
+            return RunControl(runs, self.why, interleaved, self.errors_answer)
         return (RerunSuspects if self.step == "rerun" else RerunSuite)(runs, self.why)
 
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
@@ -526,7 +525,7 @@ class Wave(Frozen):
 
     def attempts_of(self, number: int) -> int:
         """Return how many attempts one job makes."""
-        return sum(case.runs + case.beside for case in self.cases if case.shard == number)
+        return sum(case.runs + case.interleaved for case in self.cases if case.shard == number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,7 +589,7 @@ def wave_of(
     agents alike.
     """
     runs = dict(step.attempts)
-    beside = dict(step.beside) if isinstance(step, RunControl) else {}
+    interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
     times = step_seconds(step, seconds)
     count = shards_needed(times, target, sessions)
     if count == 1:
@@ -611,7 +610,7 @@ def wave_of(
                 **key._asdict(),
                 shard=chosen[key],
                 runs=runs.get(key, 0),
-                beside=beside.get(key, 0),
+                interleaved=interleaved.get(key, 0),
                 made_head=made(key),
                 made_base=made(key, "base"),
             )
@@ -623,6 +622,6 @@ def wave_of(
 def step_seconds(step: Run, seconds: Mapping[CaseKey, float]) -> dict[CaseKey, float]:
     """Return how long the attempts of a step take, by case."""
     found: dict[CaseKey, float] = {}
-    for key, runs in (*step.attempts, *(step.beside if isinstance(step, RunControl) else ())):
+    for key, runs in (*step.attempts, *(step.interleaved if isinstance(step, RunControl) else ())):
         found[key] = found.get(key, 0.0) + runs * seconds.get(key, 1.0)
     return found

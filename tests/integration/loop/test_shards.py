@@ -241,7 +241,7 @@ def test_a_wave_of_jobs_makes_what_the_merge_would_have_made(dice: Any) -> None:
     jobs = json.loads(asked.stdout)["include"]
     assert len(jobs) > 1, asked.stderr
     attempts = json.loads(wave.read_text())["cases"]
-    assert sum(job["attempts"] for job in jobs) == sum(case["runs"] + case["beside"] for case in attempts)
+    assert sum(job["attempts"] for job in jobs) == sum(case["runs"] + case["interleaved"] for case in attempts)
     for number, job in enumerate(jobs[:-1]):  # the last one is lost, and made by the merge
         folders.append(dice.folder / ".agent-eval" / "shards" / f"again-{number}")
         done = command(dice, "run", "--shard", job["shard"], "--wave", str(wave), "--out", str(folders[-1]))

@@ -44,7 +44,7 @@ def looped(names: list[str], answers: Answers) -> RunResult:
             return result
         for key, runs in step.attempts:
             cases[key.case] = more(cases[key.case], answers, runs, "base")
-        for key, runs in step.beside:
+        for key, runs in step.interleaved:
             cases[key.case] = more(cases[key.case], answers, runs, "head")
     raise AssertionError("it never has enough")
 

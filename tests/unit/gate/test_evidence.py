@@ -75,7 +75,7 @@ def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
     again = pair(0, passed(10, 10), 0, *[0] * 5)
     step = next_step(GateState(noisy(again), control=True), RULES)
     assert isinstance(step, RunControl)
-    assert (step.attempts, step.beside) == (((0, 3),), ((0, 3),)), "what is plain takes a small control"
+    assert (step.attempts, step.interleaved) == (((0, 3),), ((0, 3),)), "what is plain takes a small control"
     controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 3)
     state = GateState(noisy(controlled), control=True)
     assert status(state) == {0: Status.CONFIRMED}
@@ -113,12 +113,12 @@ def test_no_step_asks_for_a_control_that_the_base_lacks_and_a_collapse_still_blo
             if isinstance(step, RunControl):
                 assert one.controllable
                 score = (1.0,) * more
-                pairs[case] = replace(one, control=one.control + score, tried=one.tried + more)
+                pairs[case] = replace(one, control=one.control + score, control_attempts=one.control_attempts + more)
             else:
                 pairs[case] = replace(one, attempts=one.attempts + (0.0,) * more)
-        for case, more in step.beside if isinstance(step, RunControl) else ():
+        for case, more in step.interleaved if isinstance(step, RunControl) else ():
             one, score = pairs[case], (0.0,) * more
-            pairs[case] = replace(one, attempts=one.attempts + score, beside=one.beside + score)
+            pairs[case] = replace(one, attempts=one.attempts + score, interleaved=one.interleaved + score)
     assert isinstance(step, Stop)
     assert blocked(state, RULES)
 
@@ -182,10 +182,17 @@ def test_lower_is_better_is_held_by_its_mean():
 # --- the control takes turns with the change -------------------------------------------------------
 
 
-def in_turn(history, before, beside, control, **fields):
+def in_turn(history, before, interleaved, control, **fields):
     """A suspect that was run again, and then in turn with its control."""
     return pair(
-        0, history, 0, *before, *beside, beside=tuple(map(float, beside)), control=tuple(map(float, control)), **fields
+        0,
+        history,
+        0,
+        *before,
+        *interleaved,
+        interleaved=tuple(map(float, interleaved)),
+        control=tuple(map(float, control)),
+        **fields,
     )
 
 
@@ -207,9 +214,11 @@ def test_what_becomes_ill_in_between_is_as_bad_on_main():
 
 
 def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together():
-    def several(beside):
-        attempts, control = (0.0, *[0.0] * 5, *beside), (1.0,) * 10
-        made = [Pair(n, "quality", passed(19, 20), attempts, control=control, beside=beside) for n in range(6)]
+    def several(interleaved):
+        attempts, control = (0.0, *[0.0] * 5, *interleaved), (1.0,) * 10
+        made = [
+            Pair(n, "quality", passed(19, 20), attempts, control=control, interleaved=interleaved) for n in range(6)
+        ]
         rest = [pair(n, passed(10, 10), 1) for n in range(6, 20)]
         (one,) = assess(GateState((*made, *rest), control=True), RULES).values()
         assert one.together(control=True).p < 1e-6, "all fresh runs together would do"
@@ -232,9 +241,9 @@ def test_a_loss_is_as_sure_on_every_scale(best, lost):
     assert all(criterion.p_of(suspect, control=False) == pytest.approx(6 / 462) for suspect in criterion.suspects)
 
 
-@pytest.mark.parametrize(("beside", "confirmed"), [(0.0, True), (1.0, False)])
-def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, confirmed):
-    rows = [pair(n, passed(19, 20), 0, beside, beside=(beside,), control=(1.0,)) for n in range(30)]
+@pytest.mark.parametrize(("interleaved", "confirmed"), [(0.0, True), (1.0, False)])
+def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(interleaved, confirmed):
+    rows = [pair(n, passed(19, 20), 0, interleaved, interleaved=(interleaved,), control=(1.0,)) for n in range(30)]
     (one,) = assess(GateState(tuple(rows), control=True), RULES).values()
     assert one.suite_test
     assert (one.suite_test.beyond, one.suite_test.confirmed) == (True, confirmed)
@@ -245,12 +254,12 @@ def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_r
     rules = GateRules(Policy(criteria={"tokens": CriterionPolicy(max_rise=0.1)}))
     step = next_step(GateState(tuple(rows), control=True), rules)
     assert isinstance(step, RunControl)
-    assert step.attempts == step.beside
+    assert step.attempts == step.interleaved
     assert [runs for _, runs in step.attempts] == [1] * 3
 
     def controlled(score):
         chosen = dict(step.attempts)
-        more = {"attempts": (150.0, 150.0), "beside": (150.0,), "control": (score,), "tried": 1}
+        more = {"attempts": (150.0, 150.0), "interleaved": (150.0,), "control": (score,), "control_attempts": 1}
         return GateState(tuple(replace(one, **more) if one.key in chosen else one for one in rows), control=True)
 
     assert next_step(controlled(105.0), rules) == Stop("a regression is confirmed")
@@ -273,7 +282,7 @@ def test_a_change_that_is_worse_than_a_main_that_fell_still_blocks():
 
 @pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 2])
 def test_a_control_cut_off_confirms_nothing_and_its_missing_runs_are_requested(control):
-    cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))
+    cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, control_attempts=len(control))
     state = GateState(noisy(cut), control=True)
     assert status(state) == {0: Status.UNCONTROLLED}
     assert not blocked(state, RULES)
@@ -283,7 +292,7 @@ def test_a_control_cut_off_confirms_nothing_and_its_missing_runs_are_requested(c
 
 
 def test_a_control_that_gave_no_score_is_not_waited_for():
-    silent = pair(0, passed(10, 10), 0, *[0] * 5, tried=10)
+    silent = pair(0, passed(10, 10), 0, *[0] * 5, control_attempts=10)
     state = GateState(noisy(silent), control=True)
     assert status(state) == {0: Status.CONFIRMED}
     assert next_step(state, RULES) == Stop("a regression is confirmed")
@@ -316,7 +325,7 @@ def test_in_a_stable_suite_the_last_two_of_three_take_turns_with_the_control():
     assert next_step(state, RULES) == RerunSuspects(((0, 1),), "1 case did worse than on main")
     once = next_step(GateState(stable(pair(0, passed(5, 5), 0, 0)), control=True), RULES)
     assert isinstance(once, RunControl)
-    assert (once.attempts, once.beside) == (((0, 3),), ((0, 2),))
+    assert (once.attempts, once.interleaved) == (((0, 3),), ((0, 2),))
     recovered = next_step(GateState(stable(pair(0, passed(5, 5), 0, 1)), control=True), RULES)
     assert recovered == RerunSuspects(((0, 2),), "1 case did worse than on main")
     alone = next_step(GateState(stable(pair(0, passed(5, 5), 0))), RULES)
@@ -324,7 +333,7 @@ def test_in_a_stable_suite_the_last_two_of_three_take_turns_with_the_control():
 
 
 def test_a_stable_suite_that_was_ill_for_a_moment_is_not_blocked():
-    ill = pair(0, passed(5, 5), 0, 0, 1, 1, beside=(1.0, 1.0), control=(1.0,) * 3, tried=3)
+    ill = pair(0, passed(5, 5), 0, 0, 1, 1, interleaved=(1.0, 1.0), control=(1.0,) * 3, control_attempts=3)
     state = GateState(stable(ill), control=True)
     assert not blocked(state, RULES)
     assert isinstance(next_step(state, RULES), RerunSuspects)
@@ -384,15 +393,17 @@ def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows
 
 @MANY
 @given(PAIRS, st.lists(BINARY, min_size=1, max_size=5), st.data())
-def test_a_failure_more_in_turn_with_the_control_never_unblocks(rows, beside, data):
+def test_a_failure_more_in_turn_with_the_control_never_unblocks(rows, interleaved, data):
     def controlled(scores):
         again = [(*one.attempts, *scores) for one in made(rows)]
         pairs = zip(made(rows), again, strict=True)
-        return GateState(tuple(replace(one, attempts=all_, beside=tuple(scores)) for one, all_ in pairs), control=True)
+        return GateState(
+            tuple(replace(one, attempts=all_, interleaved=tuple(scores)) for one, all_ in pairs), control=True
+        )
 
-    at = data.draw(st.integers(0, len(beside) - 1))
-    worse = [*beside[:at], 0.0, *beside[at + 1 :]]
-    assert blocked(controlled(worse), RULES) >= blocked(controlled(beside), RULES)
+    at = data.draw(st.integers(0, len(interleaved) - 1))
+    worse = [*interleaved[:at], 0.0, *interleaved[at + 1 :]]
+    assert blocked(controlled(worse), RULES) >= blocked(controlled(interleaved), RULES)
 
 
 def status_of_all(state, rules):
@@ -503,7 +514,7 @@ def test_a_small_limit_does_not_turn_a_collapse_into_doubt(limit):
 
 def test_a_control_that_was_cut_off_decides_where_it_leaves_no_doubt():
     """The limit came before the tenth run of the control; what there is of it is plain."""
-    cut = pair(0, passed(10, 10), 0, *[0] * 10, beside=(0.0,) * 5, control=(1.0,) * 6, tried=6)
+    cut = pair(0, passed(10, 10), 0, *[0] * 10, interleaved=(0.0,) * 5, control=(1.0,) * 6, control_attempts=6)
     state = GateState(noisy(cut), control=True)
     assert status(state) == {0: Status.CONFIRMED}
 

@@ -96,8 +96,8 @@ def test_what_is_as_bad_on_the_base_commit_is_reported_and_does_not_block():
 def test_what_main_always_could_and_neither_arm_can_now_is_reported_once_for_the_suite(control, outcome):
     def both(name):
         made = again(name, 0.0, 0.0, control=[control])
-        beside = made.attempts[1].model_copy(update={"purpose": "control"})
-        return made.model_copy(update={"attempts": (made.attempts[0], beside)})
+        interleaved = made.attempts[1].model_copy(update={"purpose": "control"})
+        return made.model_copy(update={"attempts": (made.attempts[0], interleaved)})
 
     history = run(*[simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)])
     now = run(*[both(f"c{n}") for n in range(12)])

@@ -77,9 +77,9 @@ def test_a_case_that_is_no_worse_than_in_its_history_is_not_asked_about() -> Non
 
 
 def test_where_the_whole_suite_is_silent_that_is_the_reason_and_not_that_main_fell() -> None:
-    beside = said(EMPTY).model_copy(update={"repeat": 1, "purpose": "control"})
+    interleaved = said(EMPTY).model_copy(update={"repeat": 1, "purpose": "control"})
     cases = [
-        case(f"c{n}", said(EMPTY), beside, expected=DUE).model_copy(update={"control": (said(EMPTY),)})
+        case(f"c{n}", said(EMPTY), interleaved, expected=DUE).model_copy(update={"control": (said(EMPTY),)})
         for n in range(12)
     ]
     before = run(*(simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)))
