@@ -14,7 +14,6 @@ from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import EvalCase, FunctionReply, Invocation
-from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.redaction import compile_pattern, pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
 
@@ -219,6 +218,8 @@ class Criterion(AdkModel, abc.ABC):
 
     def meets(self, score: float) -> bool | None:
         """Whether a score meets the threshold in the criterion's direction; None without one."""
+        from agent_eval_action.results.pair_scores import meets
+
         return None if self.threshold is None else meets(score, self.threshold, self.goal)
 
     def result(self, score: float, **fields: Any) -> CriterionScore:

@@ -61,8 +61,11 @@ MEDIA_BUDGET: Final = 3_000_000
 """Characters of base64 in a page. Media beyond it are named and left out, those of the best cases first."""
 
 _DATA: Final = "<!-- data -->"
-_ODD: Final = re.compile(r'\x7f|\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
-"""In JSON: a character that may have to be cleaned. The signs of our own sentences never have to."""
+_ODD: Final = re.compile(r'\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
+"""In JSON: an escaped character that may have to be cleaned. The signs of our own sentences never have to.
+
+It begins with a character that has to be there, which ``re`` finds twenty times as fast as one of two: \\x7f is apart.
+"""
 _LARGE: Final = 50_000
 """Characters of JSON in which a text may be longer than a page shows."""
 _TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -144,7 +147,7 @@ def _json(value: Json) -> str:
         text = _encoded(value)
     except ValueError:  # a number that JSON lacks
         text = ""
-    if not text or len(text) > _LARGE or _ODD.search(text):
+    if not text or len(text) > _LARGE or "\x7f" in text or _ODD.search(text):
         text = json.dumps(_cleaned(value), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

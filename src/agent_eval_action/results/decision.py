@@ -1,6 +1,6 @@
 """The verdict of a run: the outcome of every pair and criterion, and the reasons."""
 
-from __future__ import annotations
+# Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 import enum
 from typing import Any, Literal

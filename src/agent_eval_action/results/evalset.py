@@ -1,6 +1,6 @@
 """Eval sets: cases, their turns and events in ADK's form, and the personas of simulated users."""
 
-from __future__ import annotations
+# Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -210,15 +210,11 @@ class Durations(Frozen):
     def of_turns(cls, turns: Sequence[Invocation]) -> Durations:
         """Sum the durations of the turns that were measured."""
 
-        def seconds(values: Iterable[float | None]) -> float | None:
-            measured = [value for value in values if value is not None]
+        def seconds(name: str) -> float | None:
+            measured = [value for turn in turns if (value := getattr(turn, name)) is not None]
             return round(sum(measured), 6) if measured else None
 
-        return cls(
-            total=seconds(turn.duration for turn in turns),
-            model=seconds(turn.model_duration for turn in turns),
-            tool=seconds(turn.tool_duration for turn in turns),
-        )
+        return cls(total=seconds("duration"), model=seconds("model_duration"), tool=seconds("tool_duration"))
 
 
 class ScoreStatus(enum.StrEnum):
