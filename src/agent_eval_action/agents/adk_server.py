@@ -104,13 +104,16 @@ class AdkServerSession(HttpSession):
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of an answer, or why there is none. Not for turns."""
         try:
-            async with asyncio.timeout(_ASK_S):
+            async with asyncio.timeout(_ASK_S) as deadline:
+                self.transport.begin_turn(deadline, {})  # what a refusal for its rate costs is no time of the server
                 response = await self.client.request(method, self._base + path, json=body)
         except TimeoutError:
             message = f"{self.address} does not answer within {_ASK_S:g} s"
             return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this server's
             return request_error(error, self.address)
+        finally:
+            self.transport.deadline = None
         if not response.is_success:
             return status_error(response.status_code, error_text(response.content), self.address + path)
         try:

@@ -41,6 +41,8 @@ class Server:
     session: dict[str, Any] = field(default_factory=dict)
     snake: bool = False
     has_streams: bool = True
+    refusals: list[HttpResponse] = field(default_factory=list)
+    """The answers to the first requests for a session."""
     requests: list[HttpRequest] = field(default_factory=list)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -60,7 +62,8 @@ class Server:
             name = asked.get("sessionId") or asked.get("session_id")
             fields = {"id": name, "state": asked.get("state", {}), "events": asked.get("events", [])}
             app = {"app_name" if self.snake else "appName": "bot"}
-            return json_response({**fields, **app, **self.session})
+            made = json_response({**fields, **app, **self.session})
+            return self.refusals.pop(0) if self.refusals else made
         if request.verb == "GET" and "/sessions/" in path:
             return json_response({"id": "s", "state": {"seen": 1}})
         return json_response(None) if request.verb == "DELETE" else json_response({}, 404)
@@ -83,6 +86,15 @@ async def error_of(folder: Path, *answers: Any) -> AttemptError:
         done = await session.turn(text("hello"))
         assert isinstance(done, AttemptError), done
         return done
+
+
+async def test_a_server_that_refuses_a_session_for_its_rate_is_no_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval_action.agents.adk_server._ASK_S", 2.0)
+    refused = HttpResponse(429, headers={"Retry-After": "3"}, chunks=(b"{}",))
+    async with session_with(tmp_path, Server([stream(event({"text": "hello"}))], refusals=[refused])) as session:
+        assert isinstance(await session.turn(text("hello")), TurnDone)
 
 
 async def test_trajectory_authors_usage_and_final_state(tmp_path: Path) -> None:
