@@ -69,6 +69,7 @@ async def open_agent(
     resources.refuse_unusable_agents([agent], settings.workspace, environ)
     redaction = redaction or Redaction()
     redaction.hide(resources.agent_secrets([agent], environ, settings.workspace))
+    redaction.hide_matches(settings.redact)
     loop = asyncio.get_running_loop()
 
     def say(text: str, level: Level) -> None:  # called in the thread in which the agent starts

@@ -151,7 +151,7 @@ class _Target:
         shown = relative(self.file.path, self.settings.workspace)
         print_line(f"saved: {shown} › {made} ({plural(len(turns), 'turn')}, {plural(calls, 'tool call')})")
         if redacted is not case:
-            print_line("secrets in it are replaced by ***", style="yellow")
+            print_line("secrets in it are replaced by ***, and what `redact` names by [redacted]", style="yellow")
 
     def say_next(self) -> None:
         """What to do with the cases that were saved."""
@@ -170,6 +170,7 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
         raise UsageError(f"there is no file {source}")
     wanted = target.options.cases
     log.hide(agent_secrets([target.agent], os.environ, target.settings.workspace))
+    log.redaction.hide_matches(target.settings.redact)
     found = past_conversations(source)
     if missing := [name for name in wanted if name not in {one.name for one in found}]:
         known = [one.name for one in found]

@@ -205,6 +205,19 @@ def test_the_agents_secrets_are_hidden_in_what_comes_from_a_file_too(project: Pa
     assert "***" in (project / FILE).read_text()
 
 
+@pytest.mark.parametrize("words", [(), ("--from", "rome.session.json")])
+def test_what_the_configuration_redacts_is_in_no_captured_case(project: Path, words: tuple[str, ...]) -> None:
+    with (project / "agent-eval.yaml").open("a") as config:
+        config.write("redact: ['Rome \\d+']\n")
+    session = (SAMPLES / "adk_session/weather.json").read_text().replace("Rome", "Rome 77")
+    (project / "rome.session.json").write_text(session)
+    done = piped(project, "say it is in Rome 77\n", *words)
+    assert done.returncode == 0, done.stderr
+    kept = (project / FILE).read_text()
+    assert "Rome 77" not in kept
+    assert "[redacted]" in kept
+
+
 def test_a_duplicate_is_named_and_a_name_is_found(project: Path) -> None:
     shutil.copy(SAMPLES / "adk_session/weather.json", project / "rome.session.json")
 
