@@ -245,7 +245,9 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
     if criterion.limit_exceeded is not None:
-        data = _mean_data(criterion) | ({} if sure else _doubt(found))
+        # beside a case that is surely worse, what is not certain of the mean would contradict it
+        certain = sure or (found is not None and (found.together_confirmed or Status.CONFIRMED in _statuses(found)))
+        data = _mean_data(criterion) | ({} if certain else _doubt(found))
         yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
         yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))

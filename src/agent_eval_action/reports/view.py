@@ -310,7 +310,11 @@ def passing(pair: PairChange) -> bool | None:
 def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
     """Cases of this run that have something to meet: the pass rate is of these, and of none that is set aside."""
     here = (v for v in cases if v.result is not None and v.group is not Group.QUARANTINED)
-    return [v for v in here if any(pair.threshold is not None for pair in v.pairs)]
+    return [v for v in here if any(pair.threshold is not None and _applies(pair) for pair in v.pairs)]
+
+
+def _applies(pair: PairChange) -> bool:
+    return pair.kind is not ChangeKind.NOT_APPLICABLE
 
 
 def passes(view: CaseView) -> bool:

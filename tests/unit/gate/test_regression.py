@@ -52,6 +52,14 @@ def counts(finding, code):
     return tuple(side and [side["passed"], side["n"]] for side in sides)
 
 
+def test_beside_a_case_that_is_surely_worse_the_mean_is_not_called_chance():
+    decision = verdict(again("a", 0.0, *[0.0] * 6))
+    (of_mean,) = [one for one in decision.findings if one.code is C.MEAN_BEYOND_LIMIT]
+    assert decision.findings[0].code is C.WORSE
+    assert of_mean.severity == "advisory"
+    assert "doubt" not in of_mean.data
+
+
 def test_a_confirmed_suspect_blocks_with_its_counts():
     decision = verdict(again("a", 0.0, *[0.0] * 6))
     assert decision.outcome is Verdict.FAIL

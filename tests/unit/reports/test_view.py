@@ -8,7 +8,7 @@ import pytest
 
 from agent_eval_action.reports import ReportInput, results_json
 from agent_eval_action.reports.base import scores_only
-from agent_eval_action.reports.view import Group
+from agent_eval_action.reports.view import Group, with_threshold
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Verdict
 from support.messages import text_finding
 
@@ -77,6 +77,14 @@ def test_each_case_is_of_the_first_class_that_its_pairs_allow(build: Any, group:
     (view,) = build.report(findings=findings).view.cases
     assert view.group is group
     assert (view.telling > 0) == (group is not Group.UNCHANGED)
+
+
+def test_the_pass_rate_counts_no_case_that_nothing_applies_to(build: Any) -> None:
+    build.case("a", threshold=0.5)
+    build.case("b", K.NOT_APPLICABLE, None, threshold=0.5)
+    build.case("c", K.NOT_APPLICABLE, None, threshold=0.5).pair("c", K.SAME, threshold=0.5, criterion="other")
+    build.case("d", K.ERROR, None, threshold=0.5)
+    assert [view.key.case for view in with_threshold(build.report().view.cases)] == ["a", "c", "d"]
 
 
 def test_every_class_but_that_of_removed_cases_has_an_example() -> None:
