@@ -59,6 +59,7 @@ GIVEN = {
     "text or list": ("x, y", ("x", "y")),
     "name": ("x", "x"),
     "names, or NAME: value": ("A=b", {"A": "b"}),
+    "text or lines": ("x, y\nz", ("x, y", "z")),
     "pattern or list": ("x+", ("x+",)),
     "address": ("http://[::1]:8000/x", "http://[::1]:8000/x"),
     "command": ("python 'a server.py' --port={port}", ("python", "a server.py", "--port={port}")),

@@ -128,7 +128,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     else:
         default = f" [default: {option.shown.replace('`', '')}]" if option.shown else ""
         text, metavar = option.help + default, option.metavar
-    info = typer.Option(option.flag, help=text, metavar=metavar, show_default=False)
+    complete = _case_names if option.name == "case" else None
+    info = typer.Option(option.flag, help=text, metavar=metavar, show_default=False, autocompletion=complete)
     kind: Any = list[str] | None if option.info.repeatable else bool | None if option.info.switch else str | None
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]

@@ -17,6 +17,7 @@ from agent_eval_action.config.types import (
     PYTHON,
     SECRET_TEXT,
     Boolean,
+    CasePatterns,
     Command,
     CriteriaSource,
     Dollars,
@@ -559,7 +560,7 @@ class Settings(Frozen):
         "command",
         topic="Reports and CI",
     )
-    case: Texts = option(
+    case: CasePatterns = option(
         (),
         "Only cases whose id matches this shell-style pattern.",
         "every case",

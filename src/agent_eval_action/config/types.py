@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
@@ -313,12 +313,13 @@ Dollars = Annotated[
 ]
 
 
-def items_of(value: Any, origin: Origin) -> list[Any]:
-    """The entries of a list: YAML's, one alone, or text (or texts) with one per line or separated by commas."""
+def items_of(value: Any, origin: Origin, *, commas: bool = True) -> list[Any]:
+    """The entries of a list: YAML's, one alone, or text (or texts) with one per line or separated by ``commas``."""
     if isinstance(value, list | tuple):
-        return [part for item in value for part in items_of(item, origin)] if origin.text else list(value)
+        texts = (items_of(item, origin, commas=commas) for item in value)
+        return [part for parts in texts for part in parts] if origin.text else list(value)
     if origin.text and isinstance(value, str):
-        parts = value.splitlines() if "\n" in value.strip() else value.split(",")
+        parts = value.split(",") if commas and "\n" not in value.strip() else value.splitlines()
         return [part.strip() for part in parts if part.strip()]
     return [value]
 
@@ -329,6 +330,10 @@ def or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Texts = Annotated[tuple[Text, ...], ValueType("text or list", items_of, or_list(_TEXT_SCHEMA))]
+CasePatterns = Annotated[
+    tuple[Text, ...], ValueType("text or lines", partial(items_of, commas=False), or_list(_TEXT_SCHEMA))
+]
+"""Not split at commas here: an id may hold one, which only who has the cases knows (``formats.match_cases``)."""
 Files = Annotated[tuple[Annotated[Path, FILE], ...], ValueType("path or list", items_of, or_list(_TEXT_SCHEMA))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,9 +94,17 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
 
 
 def match_cases(eval_set: EvalSet, pattern: str) -> EvalSet:
-    """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``); maybe none."""
-    exact = _only(eval_set, lambda case: case.eval_id == pattern)
-    return exact if exact.eval_cases else _only(eval_set, lambda case: fnmatch.fnmatchcase(case.eval_id, pattern))
+    """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``), else those its parts match.
+
+    Its parts are separated by commas. Maybe none.
+    """
+    ids = [case.eval_id for case in eval_set.eval_cases]
+    wanted = _matching(ids, pattern) or {found for part in pattern.split(",") for found in _matching(ids, part.strip())}
+    return _only(eval_set, lambda case: case.eval_id in wanted)
+
+
+def _matching(ids: Collection[str], pattern: str) -> set[str]:
+    return {pattern} if pattern in ids else {name for name in ids if fnmatch.fnmatchcase(name, pattern)}
 
 
 def _only(eval_set: EvalSet, wanted: Callable[[EvalCase], bool]) -> EvalSet:

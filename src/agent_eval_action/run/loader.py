@@ -68,7 +68,7 @@ class Loader:
         with_cases = [planned for planned in sets if planned.cases]
         self.notes += self._check_applicable(with_cases)
         if not with_cases and self.patterns:
-            hints = (did_you_mean(text, self._unmatched) for text in self.patterns)
+            hints = (did_you_mean(part, self._unmatched) for text in self.patterns for part in text.split(","))
             hint = next(filter(None, hints), "--case takes shell-style patterns")
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint=hint)
         if not with_cases:

@@ -51,6 +51,7 @@ def completed(repo: Repo, *words: str) -> list[str]:
         (("run", "ev"), ["evals/s.evalset.json"]),
         (("explain", ""), ["a", "b"]),
         (("update", "--case", ""), ["a", "b"]),
+        (("run", "--case", ""), ["a", "b"]),
     ],
 )
 def test_commands_flags_eval_files_and_cases_are_completed(

@@ -98,6 +98,19 @@ def test_match_takes_the_exact_id_first():
     assert ids(match_cases(eval_set("a"), "z*")) == []
 
 
+@pytest.mark.parametrize(
+    ("known", "pattern", "expected"),
+    [
+        (["x:y,z", "x:y", "z"], "x:y,z", ["x:y,z"]),
+        (["x:y,z", "x:y", "z"], "x:*,z", ["x:y,z"]),
+        (["a1", "a2", "b", "c"], "b, a*,", ["a1", "a2", "b"]),
+        (["a", "b"], ",", []),
+    ],
+)
+def test_a_pattern_is_split_at_its_commas_where_no_id_has_them(known, pattern, expected):
+    assert ids(match_cases(eval_set(*known), pattern)) == expected
+
+
 def test_selecting_keeps_path_and_lines():
     whole = EvalSet(eval_set_id="s", eval_cases=(EvalCase(eval_id="a", conversation=()).at_line(7),)).from_path(
         Path("x")
