@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -297,16 +297,30 @@ def _turned(outcomes: str, history: History) -> Change | None:
 
 
 def _commands(path: str, key: CaseKey, *, alone: bool) -> dict[str, str]:
+    """Each on one line, to be copied to a shell."""
     case = ["--", key.case] if key.case.startswith("-") else [key.case]
     where = [] if alone else ["--agent", key.agent, "--eval-set", key.eval_set]
     accept = ["agent-eval", "accept", *where, "--reason", "…"]
     held = ["--quarantine", "--owner", "NAME", "--until", "YYYY-MM-DD"]
     return {
-        "run": shlex.join(["agent-eval", "run", f"{path}:{quoted_case(key.case)}"]),
-        "update": shlex.join(["agent-eval", "update", f"--case={key.case}"]),
-        "accept": shlex.join([*accept, *case]),
-        "quarantine": shlex.join([*accept, *held, *case]),
+        "run": _typed(["agent-eval", "run", f"{path}:{quoted_case(key.case)}"]),
+        "update": _typed(["agent-eval", "update", f"--case={key.case}"]),
+        "accept": _typed([*accept, *case]),
+        "quarantine": _typed([*accept, *held, *case]),
     }
+
+
+def _typed(words: Iterable[str]) -> str:
+    """The words as a shell reads them back: what a terminal would not show as it is, as escapes of bash and zsh."""
+    return " ".join(
+        shlex.quote(word) if terminal(word) == word else f"$'{''.join(map(_escaped, word))}'" for word in words
+    )
+
+
+def _escaped(char: str) -> str:
+    if (char.isalnum() or char in "_-./:,=@") and terminal(char) == char:
+        return char
+    return f"\\x{ord(char):02x}" if char.isascii() else f"\\U{ord(char):08x}"
 
 
 # --- on a terminal ---------------------------------------------------------------------------------
@@ -328,7 +342,8 @@ def _show(found: Explanation) -> None:
                 print_line(text, indent=2, out=out)
     print_line("", out=out)
     for text in found.commands.values():
-        out.print(f"  {terminal(text, 2_000)}", soft_wrap=True, markup=False)
+        if terminal(text) == text:  # else it is longer than a line that anybody copies
+            out.print(f"  {text}", soft_wrap=True, markup=False)
 
 
 def _facts(found: Explanation) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_eval_action.formats import parse_selector
 from integration.cli.test_weakened_change import UPDATE, Repo, case
 from support.command import agent_eval
 
@@ -115,3 +117,20 @@ def test_a_hostile_name_commands_nothing(repo: Repo, name: str) -> None:
     assert done.returncode == 0, done.stderr
     assert not {"\x1b", "\u202e"} & set(done.stdout)
     assert not any(line.startswith("::") for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "name", ['it\'s "so"', "a\x1b[31mb", "two  blanks\tand\nlines", "a\u202eb,c", "##[x]::y", "$(id)"]
+)
+def test_its_commands_are_typed_as_they_are_printed(repo: Repo, name: str) -> None:
+    write(repo, case("z"), case(name))
+    repo.run()
+    found = explained(repo, name)["commands"]
+    shown = agent_eval("explain", "--", name, cwd=repo.root).stdout
+    assert set(found) == {"run", "update", "accept", "quarantine"}
+    for command in found.values():
+        assert f"\n  {command}\n" in shown
+        script = f"set -- {command}; printf '%s\\0' \"$@\""
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        words = done.stdout.split("\0")[:-1]
+        assert [word for word in words if name in word or parse_selector(word, exists=Path.exists).case_ids == (name,)]
