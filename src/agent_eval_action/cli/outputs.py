@@ -247,7 +247,7 @@ _NAMES_SHOWN: Final = 20
 def read_last_run(settings: Settings, results: Path | None = None) -> RunResult:
     """The decided result of the last run, or of the one in ``results``. Raises ResultsError where there is none."""
     path = results_file(results) if results is not None else settings.out / results_json.RESULTS
-    shown, hint = relative(path, settings.workspace), "run `agent-eval run` first"
+    shown, hint = relative(path, settings.workspace), results_json.RUN_FIRST
     if not path.exists():
         raise ResultsError(f"there are no results at {shown}, so it is not known what got worse", hint=hint)
     result = results_json.read(path)

@@ -35,6 +35,8 @@ from agent_eval_action.results.run_result import (
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 
 RESULTS: Final = "results.json"
+RUN_FIRST: Final = "run `agent-eval run` first"
+"""What helps where there are none."""
 """The name of the file."""
 
 STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] = {
@@ -264,6 +266,8 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
+    except FileNotFoundError as error:
+        raise ResultsError(f"there are no results at {path}", hint=RUN_FIRST) from error
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(data) > max_bytes:

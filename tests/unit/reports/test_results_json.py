@@ -163,8 +163,9 @@ def test_a_file_beyond_the_limit_is_not_parsed(written: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="cannot be read: No such file"):
+    with pytest.raises(ResultsError, match="there are no results at ") as error:
         results_json.read(tmp_path / "nothing.json")
+    assert error.value.hint == results_json.RUN_FIRST
 
 
 def test_writing_needs_no_memory_for_the_whole(large_result: Callable[[int], RunResult], tmp_path: Path) -> None:
