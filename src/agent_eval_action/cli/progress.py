@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-Verbosity = Literal["quiet", "normal", "verbose"]
-"""*quiet*: nothing but the verdict; *verbose*: also how the run is set up."""
+Verbosity = Literal["quiet", "cases", "normal", "verbose"]
+"""*quiet*: nothing but the verdict; *cases*: how far the run is, then the verdict with the cases that need attention;
+*verbose*: also how the run is set up."""
 
 _COUNT_EVERY_S: Final = 15.0
 _PROBLEMS_SHOWN: Final = 20
@@ -224,13 +225,15 @@ class PlainDisplay:
     """Lines for a log: phases, the first problems as they appear, and a count every 15 seconds.
 
     ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase begins with a line.
-    ``details``: lines on how the run is set up are shown. ``excerpt`` is how lines of somebody's traceback are shown.
+    ``details``: lines on how the run is set up are shown. ``problems``: those of attempts are.
+    ``excerpt`` is how lines of somebody's traceback are shown.
     """
 
     print: Callable[[str], None]
     group: Callable[[str], None] | None = None
     end_group: Callable[[], None] = lambda: None
     details: bool = False
+    problems: bool = True
     excerpt: Callable[[str], str] = lambda text: text
     _progress: Progress = field(default_factory=Progress)
     _counted_at: float = field(default_factory=time.monotonic)
@@ -262,7 +265,7 @@ class PlainDisplay:
             self._show_notice(event)
         elif isinstance(event, RerunsPlanned):
             self._start_phase(f"{_PURPOSES[event.purpose][0]}: {terminal(event.why)}")
-        if problem := progress.problem(event):
+        if self.problems and (problem := progress.problem(event)):
             self._line(problem.log_line)
         if isinstance(event, AttemptFinished):
             now = time.monotonic()
@@ -315,11 +318,12 @@ class PlainDisplay:
 class LiveDisplay:
     """A line on a terminal that is drawn anew while the run is at it; what is worth reading scrolls above it.
 
-    ``details``: lines on how the run is set up are shown too.
+    ``details``: lines on how the run is set up are shown too. ``problems``: those of attempts are.
     """
 
     console: Console
     details: bool = False
+    problems: bool = True
     _progress: Progress = field(default_factory=Progress)
     _live: Live | None = None
     _has_title: bool = False
@@ -353,7 +357,7 @@ class LiveDisplay:
             print_wrapped(self.console, Text(_PURPOSES[event.purpose][1], style="cyan"))
             if self.details:
                 print_wrapped(self.console, Text(terminal(event.why), style="dim"), 2)
-        if problem := progress.problem(event):
+        if self.problems and (problem := progress.problem(event)):
             print_columns(self.console, [problem.live_row], indent=0)
 
     def _draw(self) -> RenderableType:

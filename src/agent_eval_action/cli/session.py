@@ -134,13 +134,14 @@ def _display(verbosity: Verbosity) -> Display:
         return QuietDisplay()
     in_ci = bool(os.environ.get("CI")) or detect(os.environ).is_running(os.environ)
     if sys.stderr.isatty() and not in_ci:
-        return LiveDisplay(console(), details=verbosity == "verbose")
+        return LiveDisplay(console(), verbosity == "verbose", verbosity != "cases")
     groups = log.log_groups()
     return PlainDisplay(
         lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
         (lambda title: log.write_command(groups.group(title))) if groups is not None else None,
         (lambda: log.write_command(groups.end_group())) if groups is not None else lambda: None,
         details=in_ci or verbosity == "verbose",
+        problems=verbosity != "cases",
         excerpt=log.traceback_lines,
     )
 

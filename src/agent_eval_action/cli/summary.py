@@ -10,7 +10,7 @@ from agent_eval_action.cli.log import print_columns, print_wrapped, prose_text, 
 from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.reports.formatting import Prose, joined, names
+from agent_eval_action.reports.formatting import Name, Prose, compose, joined, names
 from agent_eval_action.reports.messages import OUTCOME_LABELS, run_findings
 from agent_eval_action.reports.verdict import ALL_WORSE, advice, heading, next_steps, why
 from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts, main_and_here
@@ -24,6 +24,7 @@ _CASES: Final = 20
 _NOTES: Final = 12
 _SENTENCE: Final = 700
 _NAME: Final = 300
+_EXPECT: Final = "To let cases expect what the agent does now, one by one: {command}"
 _STYLES: Final = {
     Verdict.PASS: "green",
     Verdict.FAIL: "red",
@@ -50,6 +51,7 @@ def show(
     from rich.text import Text
 
     outcome, quiet = report.decision.outcome, verbosity == "quiet"
+    brief = quiet or verbosity == "cases"
     if not quiet:
         out.print()
     label = Text(f"{OUTCOME_LABELS[outcome]}  ", style=f"bold {_STYLES[outcome]}")
@@ -57,12 +59,12 @@ def show(
     for sentence in why(report):
         print_wrapped(out, prose_text(out, sentence, _SENTENCE))
     deciding = {"fail"} if outcome is Verdict.FAIL else {"fail", "error"}
-    rows = [row for row in report.view.criteria if not quiet or row.status in deciding]
+    rows = [row for row in report.view.criteria if not brief or row.status in deciding]
     if rows:
         out.print()
         print_columns(out, [_criterion(row) for row in rows])
     _print_cases(out, report, quiet=quiet)
-    if quiet:
+    if brief:
         return
     _print_notes(out, report)
     out.print()
@@ -179,4 +181,6 @@ def _print_steps(out: Console, report: ReportInput, *, local: bool) -> bool:
             print_wrapped(out, prose_text(out, place, _SENTENCE), 4)
         for line in (ALL_WORSE, *others) if step.accepts and local else step.commands:
             out.print(Text(f"    {terminal(line, _SENTENCE)}"), soft_wrap=True)
+    if local and any(step.accepts or step.places for step in steps):
+        print_wrapped(out, prose_text(out, compose(_EXPECT, command=Name("agent-eval update")), _SENTENCE), 2)
     return bool(helps or steps)

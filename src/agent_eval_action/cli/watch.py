@@ -151,9 +151,9 @@ class _Loop:
             unaffected = names - touched_agents(settings, found, self.pending)
         if settings.resume is None and settings.output_folder(settings.out).holds(ATTEMPTS):
             resolved = replace(resolved, settings=settings.model_copy(update={"resume": settings.out}))
-        running = evaluated(resolved, self.selectors, flags=self.flags, unaffected=unaffected)
+        running = evaluated(resolved, self.selectors, verbosity="cases", flags=self.flags, unaffected=unaffected)
         with output_folder(settings), running as result:
-            finish(result, settings, verbosity="quiet")
+            finish(result, settings, verbosity="cases")
         return result.status
 
     def wait(self) -> None:

@@ -85,6 +85,7 @@ def test_a_blocked_run_says_what_differs_and_what_to_type_and_breaks_no_name(
     squeezed = seen.text.replace(" ", "")  # a wide character takes two columns of the screen
     assert WIDE in squeezed
     assert "  again    agent-eval run --worse" in seen.lines
+    assert [line for line in seen.lines if line.endswith(" agent-eval update")], "for a change that is meant"
     assert "configuration:" not in seen.text
     assert "see its files" not in seen.text
 
