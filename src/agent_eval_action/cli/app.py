@@ -153,8 +153,16 @@ def _root(
     """Decide whether a change makes an agent worse."""
 
 
-@_command("Set up", "agent-eval init  # asks at most three questions", "agent-eval init --yes --ci gitlab")
-def init(
+@_command(
+    "Set up",
+    "agent-eval init  # asks at most three questions",
+    "agent-eval init --yes --ci gitlab",
+    "agent-eval init --force .github/workflows/agent-eval.yml  # this file alone",
+)
+def init(  # noqa: PLR0917 - typer makes an option of each
+    named: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Write only these of its files; none: all.")
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found and the defaults.")
     ] = False,
@@ -180,7 +188,7 @@ def init(
     """Write the configuration, the workflow and the first cases for the agents of this project."""
     from agent_eval_action.cli.init import init_command
 
-    raise typer.Exit(init_command(ci, yes=yes, force=force, public=public, capture=capture))
+    raise typer.Exit(init_command(ci, named or (), yes=yes, force=force, public=public, capture=capture))
 
 
 @_command(

@@ -51,10 +51,12 @@ class _Answers:
     capture: bool
 
 
-def init_command(ci: str | None, *, yes: bool, force: bool, public: bool | None, capture: bool | None) -> ExitCode:
-    """Look at the project, ask, write its files, capture its first cases, and say what is next.
+def init_command(
+    ci: str | None, named: Sequence[Path], *, yes: bool, force: bool, public: bool | None, capture: bool | None
+) -> ExitCode:
+    """Look at the project, ask, write its files (or those that are ``named``), capture its first cases.
 
-    On a terminal what is None is asked for, unless ``yes``.
+    On a terminal what is None is asked for, unless ``yes``. Where no file is named, it says what is next.
     """
     if ci is not None and ci not in CIS:
         raise UsageError(f"--ci {ci!r} is none of {', '.join(CIS)}")
@@ -67,13 +69,17 @@ def init_command(ci: str | None, *, yes: bool, force: bool, public: bool | None,
     judges = [required.model for required in model_requirements(plan)]
     survey = survey_project(settings, found, os.environ, judges)
     _print_survey(survey, settings)
-    answers = _ask(survey, ci, yes=yes, public=public, capture=capture)
-    _write(proposed_files(survey, settings, answers.ci, public=answers.public), settings, force=force)
+    answers = _ask(survey, ci, yes=yes, public=public, capture=False if named else capture)
+    files = proposed_files(survey, settings, answers.ci, public=answers.public)
+    if named:
+        _write([_named(path, files, settings) for path in named], settings, force=force)
+        return ExitCode.PASS
+    _write(files, settings, force=force)
     made: list[StarterCases] = []
     if answers.capture:
         made = _capture(survey)
-        files = {one.path.parent: criteria_file(one.path, settings.workspace) for one in made if one.cases}
-        if new := [file for file in files.values() if file.before is None]:
+        criteria = {one.path.parent: criteria_file(one.path, settings.workspace) for one in made if one.cases}
+        if new := [file for file in criteria.values() if file.before is None]:
             _write(new, settings, force=force)
     for one in made:
         _print_capture(one, settings)
@@ -147,6 +153,16 @@ def _yes_or_no(text: str) -> bool | None:
     return True if text in {"y", "yes"} else False if text in {"n", "no"} else None
 
 
+def _named(path: Path, files: Sequence[ProposedFile], settings: Settings) -> ProposedFile:
+    """The proposed file of this path. Raises UsageError for any other."""
+    wanted = Path(os.path.normpath(settings.start / path))
+    found = next((file for file in files if file.path == wanted), None)
+    if found is None:
+        known = shortlist([relative(file.path, settings.workspace) for file in files], _NAMES_SHOWN)
+        raise UsageError(f"init writes no file {path}", hint=f"it writes {known}")
+    return found
+
+
 def _write(files: Sequence[ProposedFile], settings: Settings, *, force: bool) -> None:
     """Write what is new, and say so; of what is there and differs, show how."""
     for file in files:
@@ -158,7 +174,7 @@ def _write(files: Sequence[ProposedFile], settings: Settings, *, force: bool) ->
                 style = {"+": "green", "-": "red"}.get(line[:1])
                 console().print(Text(terminal(line, lines=True), style=style or ""), soft_wrap=True, markup=False)
         if file.overwrites and not force:
-            print_line(f"kept: {name} differs as shown above; --force replaces it", style="yellow")
+            print_line(f"kept: {name} differs as shown above; --force {shlex.quote(name)} replaces it", style="yellow")
         else:
             file.write(settings.workspace)
             word = "extended" if file.extends and file.before is not None else "replaced" if file.before else "written"

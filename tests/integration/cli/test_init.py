@@ -103,12 +103,15 @@ def test_what_differs_is_shown_and_kept_until_it_is_forced(project: Path) -> Non
     assert "+max_time: 45m      # the default" in done.stderr
     assert "+  pull_request:\n" in done.stderr
     assert "\x1b" not in done.stderr
-    assert "agent-eval.yaml differs as shown above; --force replaces it" in done.stderr
+    assert "agent-eval.yaml differs as shown above; --force agent-eval.yaml replaces it" in done.stderr
     assert (project / "agent-eval.yaml").read_text() == "agent: dice_agent\n"
     assert (project / WORKFLOW).read_text() == "name: \x1b[31mmine\n"
     assert (project / ".gitignore").read_text().startswith("*.log\n.env\n")
-    forced = init(project, "--yes", "--no-capture", "--force")
+    (project / ".gitignore").unlink()
+    forced = init(project, "--force", WORKFLOW)
     assert forced.returncode == 0, forced.stderr
+    assert (project / "agent-eval.yaml").read_text() == "agent: dice_agent\n"
+    assert not (project / ".gitignore").exists(), "only what is named"
     assert yaml.safe_load((project / WORKFLOW).read_text())["jobs"].keys() == {"agent-eval", "main"}
 
 
@@ -134,6 +137,7 @@ def test_a_name_of_a_folder_cannot_command_the_terminal(project: Path) -> None:
     [
         (("--ci", "travis"), "--ci 'travis' is none of github, gitlab, jenkins, azure, bitbucket"),
         (("--yess",), "there is no option --yess"),
+        (("agent-eval.yml",), "it writes agent-eval.yaml, .github/workflows/agent-eval.yml, .gitignore"),
     ],
 )
 def test_wrong_words_are_refused(project: Path, words: tuple[str, ...], says: str) -> None:
