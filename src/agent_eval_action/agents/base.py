@@ -77,6 +77,7 @@ class DriverContext:
     ``environ`` is the caller's whole environment: a driver picks what the agent sees. ``workspace`` is the checkout, or
     the tree of the base commit with ``role`` base. An agent's code runs in one of the ``sandboxes``, where it can be
     given a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
+    ``say_of_calls`` is called with what concerns only criteria that look at tool calls.
     ``fork_servers`` are the processes of the run that workers may be forked from.
     """
 
@@ -87,6 +88,7 @@ class DriverContext:
     sandboxes: Sandboxes | None = None
     role: Role = "head"
     say: Log = lambda _text, _level: None
+    say_of_calls: Callable[[str], None] = lambda _text: None
     fork_servers: ForkServers | None = None
 
 

@@ -306,7 +306,7 @@ class CommandSession:
         made = turn.invocation(content, f"{self._names['session_id']}-{number}")
         timing = {"creation_timestamp": started, "duration": round(time.monotonic() - began, 6)}
         made = made.model_copy(update=timing)
-        return TurnDone(await self._agent.traces.add(made, trace, tells_all=False) if trace else made)
+        return TurnDone(await self._agent.traces.add(made, trace, tells_all=False))
 
     async def _ask(self, program: LineProgram, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
         timeout_s = self._agent.spec.timeout_s

@@ -512,8 +512,7 @@ class HttpSession(ABC):
         turn = turn.model_copy(update=update)
         if stolen := await self.connection.disowned():
             return stolen.model_copy(update={"turn": number})
-        if trace:
-            turn = await self.server.traces.add(turn, trace, tells_all=self.tells_all)
+        turn = await self.server.traces.add(turn, trace, tells_all=self.tells_all)
         return TurnDone(turn, self.transport.throttled)
 
     async def _exchange_in_time(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:

@@ -16,20 +16,28 @@ _ALL_S: Final = 8.0
 """How long the spans of a turn are waited for after an answer of text alone. It is no time of the turn."""
 _TIMES_S: Final = 1.0
 """The same after an answer that has the turn's events, to which spans add no more than times."""
+_NOTHING_SEEN: Final = (
+    "no answer named a tool call and no spans came, so it counts as calling none; if it calls tools, have its answers "
+    "name them, or its program export spans (docs/agents.md)"
+)
 
 
 class TurnTraces:
     """The receiver of one agent's spans."""
 
     def __init__(self, context: DriverContext) -> None:
-        self._given, self._say = context.agent.env, context.say
+        self._given, self._say, self._say_of_calls = context.agent.env, context.say, context.say_of_calls
         self._receiver: TraceReceiver | None = None
         self._said: set[str] = set()
-        self._reads_calls = False
+        self._reads_calls = self._has_seen = False
+
+    @property
+    def _is_disabled(self) -> bool:
+        return (self._given.get("OTEL_SDK_DISABLED") or "").lower() == "true"
 
     async def start(self) -> None:
         """Listen, unless the user has turned the program's spans off. Where it is not possible, that is said."""
-        if (self._given.get("OTEL_SDK_DISABLED") or "").lower() == "true":
+        if self._is_disabled:
             return
         receiver = TraceReceiver()
         try:
@@ -49,13 +57,16 @@ class TurnTraces:
         """Open the trace of a turn; None where nothing is received."""
         return self._receiver.begin_turn(conversation, source) if self._receiver else None
 
-    async def add(self, turn: Invocation, trace: TurnTrace, *, tells_all: bool) -> Invocation:
+    async def add(self, turn: Invocation, trace: TurnTrace | None, *, tells_all: bool) -> Invocation:
         """Return the turn with what its spans say beyond the answer, or with why they say nothing.
 
         ``tells_all``: an answer with usage has all events of the turn, those of its tool calls included.
         """
         has_calls = bool(turn.tool_calls()) or (tells_all and any(event.usage_metadata for event in turn.events))
         self._reads_calls |= not has_calls
+        self._has_seen |= has_calls
+        if trace is None:
+            return turn
         telemetry = await trace.finish(_TIMES_S if has_calls else _ALL_S)
         unseen = _unread(telemetry)
         if unseen:
@@ -64,6 +75,7 @@ class TurnTraces:
             turn = turn.model_copy(update={"unseen": unseen})
         if not telemetry.spans:
             return turn
+        self._has_seen = True
         try:
             # In a thread, since spans may be many, and every session of the run waits on this loop.
             traced = await asyncio.to_thread(lambda: Trajectory(telemetry.whole_spans()).added_to(turn))
@@ -89,8 +101,11 @@ class TurnTraces:
             self._say(text, "warning")
 
     async def stop(self) -> None:
-        """Close the port. Safe to call twice."""
+        """Close the port, and say where nothing was seen but answers of text alone. Safe to call twice."""
         receiver, self._receiver = self._receiver, None
+        if self._reads_calls and not self._has_seen and not self._is_disabled:
+            self._reads_calls = False
+            self._say_of_calls(_NOTHING_SEEN)
         if receiver is not None:
             await receiver.stop()
 

@@ -217,6 +217,7 @@ class Evaluation:
     settings: Settings
     context: RunContext
     measurement: Measurement | None = field(default=None, init=False)
+    _scored_by_events: frozenset[str] = field(default=frozenset(), init=False)
     _work: asyncio.Task[RunResult] | None = field(default=None, init=False)
     _began: float = field(default_factory=time.monotonic, init=False)
     _started_at: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), init=False)
@@ -457,6 +458,10 @@ class Evaluation:
             event = Notice(f"{name}: {text}", level) if level == "warning" else AgentStarting(name, text)
             loop.call_soon_threadsafe(context.emit, event)
 
+        def say_of_calls(name: str, text: str) -> None:
+            if name in self._scored_by_events:
+                context.note([f"{name}: {text}"])
+
         def import_slow_modules() -> None:  # needed later, and nobody waits for them now
             warm_up()
             if scope.has_history:
@@ -466,9 +471,11 @@ class Evaluation:
         workspace, servers = settings.workspace, context.fork_servers
 
         def driver_of(agent: AgentSettings) -> AgentDriver:
-            told = partial(say, agent.name)
-            context = DriverContext(agent, settings, environ, workspace, sandbox, say=told, fork_servers=servers)
-            return AGENTS[agent.driver](context)
+            told, of_calls = partial(say, agent.name), partial(say_of_calls, agent.name)
+            given = DriverContext(
+                agent, settings, environ, workspace, sandbox, say=told, say_of_calls=of_calls, fork_servers=servers
+            )
+            return AGENTS[agent.driver](given)
 
         drivers = {agent.name: driver_of(agent) for agent in starting}
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
@@ -516,6 +523,7 @@ class Evaluation:
         settings, context = scope.settings, self.context
         own, plan = agents.plans or await self._read_plans(scope)
         plan = scope.part.plan if scope.part else plan
+        self._scored_by_events = plan.agents_scored_by_events()
         resources.expect_sessions(agents.head, plan)
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:

@@ -105,6 +105,10 @@ class Plan:
     def cases(self) -> int:
         return sum(len(planned.cases) for planned in self.sets)
 
+    def agents_scored_by_events(self) -> frozenset[str]:
+        """The agents of which a criterion looks at tool calls or other events."""
+        return frozenset(each.agent for each in self.sets if any(one.by_events for one in each.criteria))
+
     def digests(self) -> Iterator[tuple[CaseKey, str]]:
         """Every case with the digest of its definition."""
         return ((planned.case_key(item), item.digest) for planned in self.sets for item in planned.cases)

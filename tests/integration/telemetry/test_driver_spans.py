@@ -113,6 +113,36 @@ def test_arguments_that_were_not_captured_are_not_measured_and_the_switch_is_nam
     assert switch in (tmp_path / ".agent-eval/out/comment.md").read_text()
 
 
+SILENT = """
+import json, sys
+
+for line in sys.stdin:
+    print(json.dumps({"text": "rolled"} | json.loads(sys.argv[1])), flush=True)
+"""
+
+
+def test_an_agent_that_shows_nothing_but_text_is_named_once_where_calls_are_scored(tmp_path: Path) -> None:
+    content = {"role": "user", "parts": [{"text": "roll"}]}
+    cases = [{"eval_id": name, "conversation": [{"user_content": content, "final_response": content}]} for name in "ab"]
+    agents = []
+    for name, criterion, answer in (
+        ("silent", "tool_trajectory_avg_score", {}),
+        ("unasked", "response_match_score", {}),
+        ("open", "tool_trajectory_avg_score", {"tool_calls": [{"name": "roll", "args": {}}]}),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "program.py").write_text(SILENT)
+        (tmp_path / name / "x.evalset.json").write_text(json.dumps({"eval_set_id": "x", "eval_cases": cases}))
+        command = [sys.executable, "program.py", json.dumps(answer)]
+        agents.append({"path": name, "driver": "command", "command": command, "criteria": {criterion: 0.0}})
+    (tmp_path / "agent-eval.yaml").write_text(json.dumps({"agents": agents}))
+    (tmp_path / ".git").mkdir()
+    done = agent_eval("run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = [line.partition(":")[0] for line in done.stderr.splitlines() if "no answer named a tool call" in line]
+    assert said == ["silent"], done.stderr
+
+
 SIDE_BY_SIDE = """
 import http.server, json, os, secrets, sys, threading, time, urllib.request
 
