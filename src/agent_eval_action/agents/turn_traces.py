@@ -69,13 +69,13 @@ class TurnTraces:
             return turn
         telemetry = await trace.finish(_TIMES_S if has_calls else _ALL_S)
         unseen = _unread(telemetry)
+        self._has_seen |= bool(telemetry.spans or unseen)
         if unseen:
             self.warn(unseen)
         if unseen and not has_calls:
             turn = turn.model_copy(update={"unseen": unseen})
         if not telemetry.spans:
             return turn
-        self._has_seen = True
         try:
             # In a thread, since spans may be many, and every session of the run waits on this loop.
             traced = await asyncio.to_thread(lambda: Trajectory(telemetry.whole_spans()).added_to(turn))
@@ -88,6 +88,7 @@ class TurnTraces:
         return traced
 
     def _warn_of_late_spans(self, seconds: float) -> None:
+        self._has_seen = True
         if self._reads_calls:
             self.warn(
                 f"spans of a turn came after its answer was scored without them ({seconds:.0f} s): tool calls may be "

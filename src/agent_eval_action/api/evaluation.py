@@ -459,7 +459,7 @@ class Evaluation:
             loop.call_soon_threadsafe(context.emit, event)
 
         def say_of_calls(name: str, text: str) -> None:
-            if name in self._scored_by_events:
+            if name in self._scored_by_events and not context.stop.interrupted.is_set():
                 context.note([f"{name}: {text}"])
 
         def import_slow_modules() -> None:  # needed later, and nobody waits for them now

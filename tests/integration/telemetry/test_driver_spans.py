@@ -197,6 +197,7 @@ def test_calls_that_may_be_of_another_turn_are_not_measured_and_texts_are(tmp_pa
     (tmp_path / ".git").mkdir()
     done = agent_eval("run", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
+    assert "no spans came" not in done.stderr
     statuses = {score["criterion"]: score["status"] for line in attempts_of(tmp_path) for score in line["scores"]}
     assert statuses == {"tool_trajectory_avg_score": "error", "response_match_score": "scored"}
 
