@@ -29,11 +29,10 @@ from agent_eval_action.formats import select_cases
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import scores_only, write_text
-from agent_eval_action.reports.messages import OUTCOME_LABELS, Messages
+from agent_eval_action.reports.messages import OUTCOME_LABELS
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
 from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, passes, with_threshold
 from agent_eval_action.results.base import CaseKey
-from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
 
@@ -144,7 +143,7 @@ def finish(
         if code is ExitCode.PASS:  # a pass that is written down nowhere is none
             raise unwritten
         log.warning(str(unwritten))
-    headline, outcome = _headline(report.decision), report.decision.outcome
+    headline, outcome = _headline(report), report.decision.outcome
     if code is not ExitCode.PASS:
         log.error(headline, f"agent-eval: {OUTCOME_LABELS[outcome].lower()}")
     elif EXIT[outcome] is not ExitCode.PASS:  # green because of `fail_on`, not of the verdict
@@ -191,8 +190,8 @@ def _publish(
                 log.warning(problem)
 
 
-def _headline(decision: Decision) -> str:
-    return str(Messages.for_decision(decision).headline(decision))
+def _headline(report: ReportInput) -> str:
+    return str(report.view.messages.headline(report.decision))
 
 
 def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
@@ -201,7 +200,7 @@ def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     held = with_threshold(cases)
     return {
         "verdict": report.decision.outcome.value,
-        "reason": _headline(report.decision),
+        "reason": _headline(report),
         "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if usd is None else f"{usd:.6f}",
