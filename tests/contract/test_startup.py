@@ -43,7 +43,7 @@ except SystemExit as end:
     assert not end.code, end.code
 # A namespace package's .pth file puts an empty `google` there before anything is imported.
 files = {name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None)}
-print("\\n" + json.dumps(sorted({name.split(".")[0] for name in files})))
+print("\\n" + json.dumps(sorted(files)))
 """
 
 
@@ -60,18 +60,23 @@ def test_help_loads_nothing_heavy(argv, unwanted):
         [sys.executable, "-c", PROBE, json.dumps(argv)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    loaded = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
     assert "agent_eval_action" in loaded
     assert loaded & unwanted == set()
 
 
-def test_scoring_a_recording_of_ours_loads_nothing_that_other_recordings_need(tmp_path):
+JUDGES = {f"agent_eval_action.criteria.{name}" for name in ("agents_cli", "judge", "vertex")}
+
+
+def test_scoring_a_recording_of_ours_loads_nothing_that_other_recordings_or_judges_need(tmp_path):
     RecordedRepository(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", PROBE, '["run"]'], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "google" not in json.loads(done.stdout.splitlines()[-1])
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert {"google", *JUDGES} & {*loaded, *(name.split(".")[0] for name in loaded)} == set()
+    assert "agent_eval_action.criteria.base" in loaded
 
 
 @pytest.mark.exhaustive(after=1)

@@ -102,6 +102,9 @@ class FunctionMetric(EvalMetric):
         """The name that the function goes by in its process."""
         return f"{self.name}-{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
 
+    def functions(self) -> tuple[str, ...]:
+        return (self.function,)
+
     async def score_case(self, sample: Sample) -> CriterionScore:
         functions, instance = sample.context.functions, instance_of(sample)
         if functions is None:

@@ -177,6 +177,10 @@ class Criterion(AdkModel, abc.ABC):
         """The models it will ask, as configured: their credentials are looked for before anything is spent."""
         return ()
 
+    def functions(self) -> tuple[str, ...]:
+        """The user's own functions that it will call, by the names that ``Functions`` has them by."""
+        return ()
+
     @classmethod
     def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
         """How the criterion with these options compares tool calls with those a case expects."""

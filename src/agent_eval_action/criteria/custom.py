@@ -40,6 +40,9 @@ class CustomCriterion(Criterion):
         then, now = (info.scoring_version.rpartition(" ")[2] for info in (old, new))
         return (Relaxation("function", then, now), *found)
 
+    def functions(self) -> tuple[str, ...]:
+        return (self.function,)
+
     def version(self) -> str:
         return f"{self.scoring_version} {self.function}"
 

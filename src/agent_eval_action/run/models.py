@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from agent_eval_action.criteria.base import TurnCriterion
-from agent_eval_action.criteria.judge import JudgedCriterion
+from agent_eval_action.criteria.base import Criterion, TurnCriterion
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
 from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.credentials import EXTRA, missing
@@ -16,6 +15,9 @@ from agent_eval_action.llm.pricing import Estimate, Prices
 from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.run.plan import Plan, PlannedSet, applies
+
+if TYPE_CHECKING:
+    from agent_eval_action.criteria.judge import JudgedCriterion
 
 NOT_MEASURED: Final = "not measured: no credentials on this pull request"
 _UNBOUNDED_TURNS: Final = 20  # assumed for a conversation whose length nothing bounds
@@ -42,13 +44,23 @@ def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[Mode
     found: list[ModelRequirement] = []
     for planned in plan.sets:
         for criterion, info in zip(planned.criteria, planned.infos, strict=True):
-            own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
+            judged = _as_judged(criterion)
+            own = judged.judge_model_options.judge_model_config if judged else None
             models = () if info.unmeasured else criterion.models()
             found += (ModelRequirement(criterion.name, model, own or {}, info.source) for model in models)
         if planned.agent not in recorded and any(item.case.conversation_scenario for item in planned.run):
             user = planned.simulator
             found.append(ModelRequirement(SIMULATED_USER, user.model, user.model_configuration or {}, planned.path))
     return tuple(required for number, required in enumerate(found) if required not in found[:number])
+
+
+def _as_judged(criterion: Criterion) -> JudgedCriterion | None:
+    """Return the criterion if it asks a judge."""
+    if not criterion.models():
+        return None
+    from agent_eval_action.criteria.judge import JudgedCriterion  # noqa: PLC0415 - most runs ask none
+
+    return criterion if isinstance(criterion, JudgedCriterion) else None
 
 
 def check_models(
@@ -105,9 +117,9 @@ def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) ->
             by_turn = isinstance(criterion, TurnCriterion)
             questions = plan.repeats * (sum(_turns(case, planned) for case in cases) if by_turn else len(cases))
             samples = 1
-            if isinstance(criterion, JudgedCriterion):
-                questions *= criterion.calls
-                samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
+            if judged := _as_judged(criterion):
+                questions *= judged.calls
+                samples = judged.judge_model_options.num_samples if judged.sampled else 1
             for model in criterion.models() if questions else ():
                 estimate.add(model, questions, samples)
         scenarios = [item.case for item in planned.run if item.case.conversation_scenario]

@@ -14,9 +14,7 @@ from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import WorkerAgent, runtime_spec
 from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.criteria.agents_cli import FunctionMetric
 from agent_eval_action.criteria.base import Functions, ScoringContext
-from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.environments.resolve import configured_interpreter, reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder
@@ -205,8 +203,8 @@ def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]
     found: dict[str, tuple[set[str], set[str]]] = {}
     for planned in plan.sets:
         for criterion, info in zip(planned.criteria, planned.infos, strict=True):
-            if isinstance(criterion, CustomCriterion | FunctionMetric):
-                found.setdefault(planned.agent, (set(), set()))[info.added].add(criterion.function)
+            if functions := criterion.functions():
+                found.setdefault(planned.agent, (set(), set()))[info.added].update(functions)
     return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
 
 
