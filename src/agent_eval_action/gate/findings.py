@@ -245,9 +245,8 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
     if criterion.limit_exceeded is not None:
-        # beside a case that is surely worse, what is not certain of the mean would contradict it
-        certain = sure or (found is not None and (found.together_confirmed or Status.CONFIRMED in _statuses(found)))
-        data = _mean_data(criterion) | ({} if certain else _doubt(found))
+        # beside a case that blocks for having got worse, a doubt of the mean would contradict it
+        data = _mean_data(criterion) | ({} if sure or _has_worse_cases(criterion) else _doubt(found))
         yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
         yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
@@ -258,6 +257,14 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
             code, data = unconfirmed
             limit = excerpt(criterion.cut_short, 200)
             yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
+
+
+def _has_worse_cases(criterion: CriterionJudgement) -> bool:
+    """Whether single cases got worse beyond doubt, or newly miss a threshold that counts."""
+    found = criterion.evidence
+    confirmed = found is not None and (found.together_confirmed or Status.CONFIRMED in _statuses(found))
+    newly = (pair for pair in criterion.pairs if pair.kind is ChangeKind.NEWLY_FAILING)
+    return confirmed or any(map(criterion.threshold_counts, newly))
 
 
 def _applies_no_longer(pair: Pair) -> bool:

@@ -162,6 +162,14 @@ def test_a_drop_that_may_be_chance_is_shown_and_does_not_block():
     assert states(about_the_suite, C.MEAN_BEYOND_LIMIT, limit=0.05, worst=worst, doubt="chance")
 
 
+def test_beside_a_case_that_newly_misses_its_threshold_the_mean_is_not_called_chance():
+    before, after = run(simple("a", 1.0), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 0.0))
+    decision = verdict(after, before, rule(max_drop=0.05))
+    assert decision.outcome is Verdict.FAIL
+    (about_the_suite,) = [finding for finding in decision.findings if finding.code is C.MEAN_BEYOND_LIMIT]
+    assert "doubt" not in about_the_suite.data
+
+
 @pytest.mark.parametrize(("now", "outcome"), [(110.0, Verdict.PASS), (111.0, Verdict.FAIL), (50.0, Verdict.PASS)])
 def test_max_rise_is_relative_and_only_a_rise_counts(now, outcome):
     before = run(*everywhere(*[100.0] * 10, criterion="tokens"), criteria=[TOKENS])
