@@ -17,8 +17,9 @@ _ALL_S: Final = 8.0
 _TIMES_S: Final = 1.0
 """The same after an answer that has the turn's events, to which spans add no more than times."""
 _NOTHING_SEEN: Final = (
-    "no answer named a tool call and no spans came, so it counts as calling none; if it calls tools, have its answers "
-    "name them, or its program export spans (docs/agents.md)"
+    f"no answer named a tool call and no spans came within {_ALL_S:.0f} s, so it counts as calling none; if it calls "
+    "tools, have its answers name them, or its program export spans (docs/agents.md); if not, "
+    '`env: {OTEL_SDK_DISABLED: "true"}` saves the wait'
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,7 +116,10 @@ class _Watcher:
 
 @dataclass
 class _Loop:
-    """Runs, one after the other. ``pending``: what was saved since the last whole run; None before it."""
+    """Runs, one after the other. ``pending``: what was saved since the last whole run; None before it.
+
+    A file that two runs wrote and git does not track is the agent's own: waiting for it would never end.
+    """
 
     flags: Mapping[str, Any]
     selectors: Sequence[str]
@@ -122,12 +127,15 @@ class _Loop:
     pending: set[Path] | None = None
     _listed: frozenset[str] = field(init=False)
     _written_in_runs: Counter[Path] = field(default_factory=Counter)
+    _written_in_run: set[Path] = field(default_factory=set)
+    _ended: float = 0.0
 
     def __post_init__(self) -> None:
         self._listed = self.watcher.repository.listed() or frozenset()
 
     def run(self) -> bool:
         """Run what the saved files affect; False where an interrupt cut it short."""
+        self._written_in_run.clear()
         out = console()
         if out.is_terminal:
             out.clear()
@@ -136,6 +144,8 @@ class _Loop:
         except AgentEvalError as error:
             print_line(f"error: {error}", style="red", lines=True)
             return True
+        finally:
+            self._ended = time.time()
         if status is RunStatus.COMPLETE:
             self.pending = set()
         return status is not RunStatus.INTERRUPTED
@@ -159,17 +169,23 @@ class _Loop:
     def wait(self) -> None:
         """Wait until a file is saved that a run may read."""
         self.watcher.ready.wait()
-        during = self._relevant(self.watcher.saved(wait=False))
-        tracked = self.watcher.repository.tracked("*") or ()
-        self._written_in_runs.update(during - {self.watcher.workspace / name for name in tracked})
-        # a file that each run writes is the agent's own, and waiting for it would never end
-        found = {path for path in during if self._written_in_runs[path] < _OWN_WRITES}
+        found = self._saved_by_others(self.watcher.saved(wait=False))
         if not found:
             print_line("waiting for a save; Ctrl-C ends", style="dim")
         while not found:
-            found = self._relevant(self.watcher.saved(wait=True))
+            found = self._saved_by_others(self.watcher.saved(wait=True))
         if self.pending is not None:
             self.pending |= found
+
+    def _saved_by_others(self, saved: set[Path]) -> set[Path]:
+        """Those of the paths that a run may read and that no run wrote. Of the last one we may hear after its end."""
+        relevant = self._relevant(saved)
+        during = {path for path in relevant if _modified(path) <= self._ended} - self._written_in_run
+        tracked = self.watcher.repository.tracked("*") or ()
+        self._written_in_run |= during
+        self._written_in_runs.update(during - {self.watcher.workspace / name for name in tracked})
+        own = {path for path in self._written_in_run if self._written_in_runs[path] >= _OWN_WRITES}
+        return {path for path in relevant if path not in own or _modified(path) > self._ended}
 
     def _relevant(self, saved: set[Path]) -> set[Path]:
         """Those of the paths that git does not ignore, and ``.env`` files."""
@@ -178,6 +194,14 @@ class _Loop:
             return saved
         known, self._listed = self._listed | listed, listed  # what was removed is known from before
         return {path for path in saved if relative(path, self.watcher.workspace) in known}
+
+
+def _modified(path: Path) -> float:
+    """When a file was written last, in seconds; infinite for one that is gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _shown(paths: Iterable[Path], workspace: Path) -> str:

@@ -27,6 +27,7 @@ from support.live_agents import driving, open_session, text
 TESTS: Final = Path(__file__).resolve().parents[2]
 WILD: Final = TESTS / "integration" / "agent" / "folders" / "wild"
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME")}
+NO_SPANS = {"OTEL_SDK_DISABLED": "true"}  # of the servers that export none: they would be waited for
 TIMEOUT_S = 2.0
 HISTORY = (
     PastEvent(author="user", content=text("before")),
@@ -51,7 +52,10 @@ def _adk_server(python: Path, folder: Path) -> dict[str, Any]:
 
 
 def _openai(*_: Path) -> dict[str, Any]:
-    return {"command": (sys.executable, "-m", "support.obedient", "{port}"), "env": {"PYTHONPATH": str(TESTS)}}
+    return {
+        "command": (sys.executable, "-m", "support.obedient", "{port}"),
+        "env": {"PYTHONPATH": str(TESTS), **NO_SPANS},
+    }
 
 
 def _a2a(*_: Path) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def _a2a(*_: Path) -> dict[str, Any]:
 
 
 def _command(*_: Path) -> dict[str, Any]:
-    return {"command": (sys.executable, "-u", str(TESTS / "support" / "command_program.py"))}
+    return {"command": (sys.executable, "-u", str(TESTS / "support" / "command_program.py")), "env": NO_SPANS}
 
 
 def _python(*_: Path) -> dict[str, Any]:

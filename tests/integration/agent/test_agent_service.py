@@ -37,8 +37,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         seen = {name: os.environ.get(name) for name in ("PORT", "GITHUB_TOKEN", "OPENAI_API_KEY")}
         seen.update(cwd=os.getcwd(), child=child.pid, path=self.path, port=sys.argv[1])
         message = {"role": "assistant", "content": json.dumps(seen)}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1}  # so that nobody waits for spans
-        answer = json.dumps({"choices": [{"message": message}], "usage": usage}).encode()
+        answer = json.dumps({"choices": [{"message": message}]}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
@@ -89,7 +88,8 @@ ENVIRON = {"PATH": "/usr/bin:/bin", "GITHUB_TOKEN": "secret", "OPENAI_API_KEY": 
 
 def options(folder: Path) -> dict[str, object]:
     (folder / "server.py").write_text(SERVER)
-    return {"driver": "openai", "command": (sys.executable, "server.py", "{port}")}
+    no_spans = {"OTEL_SDK_DISABLED": "true"}  # they would be waited for
+    return {"driver": "openai", "command": (sys.executable, "server.py", "{port}"), "env": no_spans}
 
 
 def is_alive(pid: int) -> bool:

@@ -17,5 +17,6 @@ def project(tmp_path: Path) -> Path:
     shutil.copy(PROGRAM, tmp_path / "bot/program.py")
     (tmp_path / "bot/.env").write_text("API_KEY=tops3cretvalue\n")
     command = f"command: [{sys.executable}, program.py]"
-    (tmp_path / "agent-eval.yaml").write_text(f"agent: {{path: bot, driver: command, {command}}}\n")
+    no_spans = 'env: {OTEL_SDK_DISABLED: "true"}'  # they would be waited for
+    (tmp_path / "agent-eval.yaml").write_text(f"agent: {{path: bot, driver: command, {command}, {no_spans}}}\n")
     return tmp_path

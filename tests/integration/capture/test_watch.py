@@ -47,7 +47,8 @@ class Project:
             (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.9}}')
             self.expect(name, "you said ho")
             command = json.dumps([sys.executable, "program.py", str(log)])
-            agents.append(f"- {{path: {name}, driver: command, command: {command}}}\n")
+            no_spans = 'env: {OTEL_SDK_DISABLED: "true"}'  # they would be waited for
+            agents.append(f"- {{path: {name}, driver: command, command: {command}, {no_spans}}}\n")
         self.config = "agents:\n" + "".join(agents)
         (root / "agent-eval.yaml").write_text(self.config)
 
