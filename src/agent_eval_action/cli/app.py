@@ -414,9 +414,11 @@ def simulate(
     simulate_command(flags, runs, seed, as_json=as_json)
 
 
-@_command("Reports", "agent-eval report .agent-eval/out --to html -o report.html")
+@_command("Reports", "agent-eval report --to html -o report.html  # of the last run")
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
+    results: Annotated[
+        Path | None, typer.Argument(metavar="RESULTS", help="results.json, or its folder; none: of the last run.")
+    ] = None,
     to: Annotated[
         str, typer.Option("--to", metavar="FORMAT", help="html, markdown, summary, junit or annotations.")
     ] = "markdown",
@@ -431,6 +433,10 @@ def report(
     if render is None:
         names = ", ".join(sorted(REPORTS))
         raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
+    if results is None:
+        from agent_eval_action.cli.session import settings_for
+
+        results = Path(os.path.relpath(settings_for({}).settings.out))
     file = results_file(results)
     write_data(render(report_input(results_json.read(file), file.parent), None), output)
 

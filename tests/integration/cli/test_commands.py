@@ -211,6 +211,16 @@ def test_compare_and_report_from_files_alone(repo: Repo) -> None:
     assert (repo.root / "x.xml").read_bytes() == (repo.root / "both/junit.xml").read_bytes()
 
 
+def test_a_report_is_of_the_last_run_where_none_is_named(repo: Repo) -> None:
+    none = repo("report")
+    assert none.returncode == 2
+    assert "there are no results at .agent-eval/out" in none.stderr
+    assert repo("run").returncode == 0
+    report = repo("report")
+    assert report.returncode == 0, report.stderr
+    assert report.stdout == (repo.root / ".agent-eval/out/comment.md").read_text()
+
+
 def test_baseline_update_from_results_and_show(repo: Repo) -> None:
     assert repo("run").returncode == 0
     assert repo("baseline", "update", "--from", ".agent-eval/out").returncode == 0
