@@ -152,6 +152,12 @@ async def test_what_blocked_one_answer_is_no_reason_to_give_up_the_others(llm: L
     assert wanted(gemini.seen.requests) == [3, 1, 1, 1]
 
 
+async def test_a_server_that_breaks_on_several_is_asked_for_one(llm: LlmStack, openai: OpenAiServer) -> None:
+    openai.faults = [OpenAiFault(code=500, times=1)]
+    assert await votes(llm, 3, model="openai/gpt-4.1-mini") == [numbered(0)] * 3
+    assert [sent["body"].get("n", 1) for sent in openai.seen.requests] == [3, 1, 1, 1]
+
+
 async def test_a_storm_of_429_loses_no_sample(llm: LlmStack, gemini: GeminiServer) -> None:
     gemini.limit = RateLimit(20)
     said = await asyncio.gather(*(votes(llm, 3, text=f"Is it {n}?") for n in range(30)))

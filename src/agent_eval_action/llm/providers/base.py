@@ -21,7 +21,8 @@ C = TypeVar("C")
 
 # 409 and 425 are "not now" wherever a model's server uses them, 499 is Google's word for a call it cancelled.
 _NOT_NOW: Final = frozenset({409, 425, 499})
-_BAD_REQUESTS: Final = frozenset({400, 422})
+# "Multiple candidates is not enabled for this model" (400, Gemini 3), and every other server in its own words.
+_MAY_MIND_CANDIDATES: Final = frozenset({400, 422, 500, 501})
 _TIMEOUTS: Final = frozenset({408, 504})
 
 
@@ -31,7 +32,6 @@ class ModelProvider(abc.ABC, Generic[K, C]):
     def __init__(self, setup: ProviderConfig) -> None:
         self.setup = setup
         self._clients: dict[K, asyncio.Task[C]] = {}
-        self._one_candidate: set[str] = set()
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -77,14 +77,9 @@ class ModelProvider(abc.ABC, Generic[K, C]):
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One call; a second where the model minds several candidates. Raises nothing but CancelledError."""
-        if request.model in self._one_candidate:
-            request = replace(request, candidates=1)
         answer = await self._call(request)
-        # "Multiple candidates is not enabled for this model" (Gemini 3), and every other server in its own words.
-        if request.candidates > 1 and isinstance(answer, LlmError) and answer.status in _BAD_REQUESTS:
-            answer = await self._call(replace(request, candidates=1))
-            if isinstance(answer, LlmReply):
-                self._one_candidate.add(request.model)
+        if request.candidates > 1 and isinstance(answer, LlmError) and answer.status in _MAY_MIND_CANDIDATES:
+            return await self._call(replace(request, candidates=1))
         return answer
 
     async def _call(self, request: LlmRequest) -> LlmReply | LlmError:
