@@ -24,12 +24,14 @@ CRITERIA = {
 TURNS = 2
 SAMPLES = 5
 PER_SECOND = 20
+RATED_CASES = 80
+"""As many as keep the model busy for 20 s, beside which the start of the command is small."""
 FASTER = 10.0
 MOST_CALLS = 8.5
 """Of the model for each case, agents' and judges': 340 for 40 cases."""
 
-CALLS_PER_VERDICT = 1
-"""The votes that decide are candidates of one request."""
+CALLS_PER_CASE = workload.CALLS_PER_CASE + TURNS
+"""The agent's, and for each turn one whose candidates are the votes that decide."""
 
 OVER_LIMIT = 1.3
 OVER_RATE = 1.25
@@ -68,7 +70,7 @@ class Bench(Commands):
 
 def compare(rounds: int, cases: int) -> dict[str, Any]:
     """Run all rounds and say what came of them. Seconds are medians."""
-    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS
+    most = cases * (workload.CALLS_PER_CASE + TURNS * SAMPLES)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases, CRITERIA)
         with client.running(MODEL) as gemini:
@@ -79,24 +81,24 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
                 print(f"round {number} of {rounds}", file=sys.stderr)
                 gemini.configure(latency=LATENCY)
                 gemini.reset()
-                bench.measure("adk eval", bench.adk_eval(), agents + judges * SAMPLES)
-                bench.measure("agent-eval run", bench.ours(), agents + judges * CALLS_PER_VERDICT)
+                bench.measure("adk eval", bench.adk_eval(), most)
+                bench.measure("agent-eval run", bench.ours(), cases * CALLS_PER_CASE)
                 bench.measure("again, from the cache", bench.again(), 0)
                 gemini.configure(latency=0)
-                bench.measure("agent-eval run, latency 0", bench.ours(), agents + judges * CALLS_PER_VERDICT)
+                bench.measure("agent-eval run, latency 0", bench.ours(), cases * CALLS_PER_CASE)
             gemini.configure(latency=LATENCY, per_second=PER_SECOND)
-            bench.measure(f"{PER_SECOND} a second", bench.ours(), 2 * (agents + judges * SAMPLES))
-    return _report(bench, rounds)
+            bench.work = workload.write(Path(folder) / "rated", RATED_CASES, CRITERIA)
+            bench.measure(f"{PER_SECOND} a second", bench.ours(), RATED_CASES * CALLS_PER_CASE)
+    return _report(bench, rounds, cases)
 
 
-def _report(bench: Bench, rounds: int) -> dict[str, Any]:
-    cases = bench.work.cases
-    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS * CALLS_PER_VERDICT
+def _report(bench: Bench, rounds: int, cases: int) -> dict[str, Any]:
+    agents = cases * workload.CALLS_PER_CASE
     chain = (workload.CALLS_PER_CASE + 1) * LATENCY
     waiting = max(chain, agents * LATENCY / CONCURRENCY)
     ours, alone = bench.median("agent-eval run"), bench.median("agent-eval run, latency 0")
     limited = bench.median(f"{PER_SECOND} a second")
-    allowed = (agents + judges) / PER_SECOND
+    allowed = RATED_CASES * CALLS_PER_CASE / PER_SECOND
     return {
         "cases": cases,
         "rounds": rounds,
