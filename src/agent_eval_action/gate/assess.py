@@ -1,4 +1,4 @@
-"""The evidence of a run: which suspects are confirmed, which are cleared, whether a suite's mean fell. Pure.
+"""Statistical evidence of a run: which suspects are confirmed or cleared, and whether a suite's mean fell. Pure.
 
 docs/statistics.md explains the numbers; benchmarks/gate_fidelity.py measures their effect.
 """
@@ -31,30 +31,29 @@ from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
 STABLE_REPEATS: Final = 30
 DRIFTED: Final = 0.05
-"""A control this surely below history shows that main is no longer what its history says."""
+"""Main has drifted if its control lies below its history with at most this p."""
 FRESH_LOOKS: Final = ((5, 0.2), (10, 0.3), (20, 0.5))
-"""Fresh runs of every suspect at each look, and the part of the error spent there."""
+"""Fresh runs of a suspect at each look, and the share of the error spent there."""
 SINGLE, TOGETHER, SUITE = 0.3, 0.3, 0.4
-"""How a criterion's error is split over its three tests."""
+"""How a criterion's error is split between the tests of single suspects, of all suspects, and of the suite's mean."""
 SUITE_LOOKS: Final = (0.1, 0.1, 0.15, 0.15, 0.2, 0.3)
-"""The part of the suite's error spent at each pass."""
+"""The share of the suite's error spent at each pass."""
 STABLE_RUNS: Final = 3
 CONTROL_RUNS: Final = 10
-"""Runs of the base commit's agent that control a suspect; of one in a stable suite as many as of the change."""
+"""Base runs that control a suspect. In a stable suite the base runs as often as the change instead."""
 SMALL_CONTROL: Final = 3
-"""Runs of the base commit's agent that are enough at a suspect's first look, where they leave nothing in doubt."""
+"""Base runs that suffice at a suspect's first look if they leave no doubt."""
 SLICES: Final = ((3, 10, 0.06), (4, 4, 0.02), (6, 2, 0.02))
-"""A slice of the suite is this many cases, or the suite divided by the second number if that is more.
+"""Per slice: its least number of cases, the divisor of the suite's size (the larger number counts), its error share.
 
-The third number is the part of the suite's error spent there: together that of the first pass, which
-decides nothing where slices can be made.
+Together the slices spend the error of the first pass, which decides nothing where slices can be made.
 """
 BESIDE_CONTROL: Final = 0.05
-"""How surely a slice must be worse than its own control, beside being worse than history."""
+"""A slice must also be below its own control with at most this p."""
 LOST: Final = 0.5
-"""A suite that lost this part of what main had is controlled first, before single cases are run again."""
+"""A suite that lost this share of main's mean is controlled before single cases are run again."""
 MAIN_SLICE: Final = 10
-"""Cases of the slice on which main must have lost that part too, before nothing more is run; or of the largest one."""
+"""Main must have lost that share on a slice of at least this many cases (or on the largest slice) to end the run."""
 IN_DOUBT: Final = 0.05
 
 
@@ -62,17 +61,17 @@ class Status(enum.StrEnum):
     """The outcome of a suspect."""
 
     CONFIRMED = "confirmed"
-    WITH_SUITE = "with_suite"  # not decided by itself: part of a fall that is confirmed for the whole criterion
-    WITH_MAIN = "with_main"  # not decided by itself: part of what main's agent lost as well
-    CLEARED = "cleared"  # worse in the first pass, and as on main when it was run again
+    WITH_SUITE = "with_suite"  # part of a drop confirmed for the whole criterion; undecided by itself
+    WITH_MAIN = "with_main"  # part of a drop that main's agent shows too; undecided by itself
+    CLEARED = "cleared"  # worse in the first pass, as on main when run again
     ON_MAIN = "on_main"  # as bad on the base commit's agent
-    OPEN = "open"  # not run again often enough to tell
-    UNCONTROLLED = "uncontrolled"  # surely worse than its history, but the base commit's agent was not asked
+    OPEN = "open"  # too few re-runs to tell
+    UNCONTROLLED = "uncontrolled"  # worse than its history, but the base commit's agent was not run
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectTest:
-    """One suspect. ``p`` is adjusted over the criterion's suspects; ``fresh`` are its runs that count."""
+    """One suspect. ``p`` is adjusted over the criterion's suspects; ``fresh`` are the re-runs its test counts."""
 
     pair: Pair
     fresh: tuple[float, ...]
@@ -82,9 +81,9 @@ class SuspectTest:
 
 @dataclass(frozen=True, slots=True)
 class MeanTest:
-    """A criterion over several pairs: the suite, a slice of it, or all suspects at once.
+    """The mean of a criterion over the suite, a slice of it, or all suspects.
 
-    ``drop`` is on the criterion's scale, in the bad direction positive. ``beyond``: it is more than is allowed.
+    ``drop`` is on the criterion's scale, positive if worse. ``beyond``: the drop exceeds the allowed one.
     """
 
     p: float
@@ -95,13 +94,13 @@ class MeanTest:
 
     @property
     def sure(self) -> bool:
-        """Whether the drop is more than is allowed and more than chance."""
+        """Whether the drop exceeds the allowed one and is significant."""
         return self.beyond and self.p <= self.level
 
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """Means over the cases of a slice: in main's history, of this change, and of the base commit's agent today."""
+    """Means over the cases of a slice: main's history, this change, and the base commit's agent in this run."""
 
     cases: int
     before: float
@@ -110,7 +109,7 @@ class Collapse:
 
 
 class _Row(NamedTuple):
-    """A pair with the attempts and the control's scores that one test counts."""
+    """A pair with the attempts and control scores that a test uses."""
 
     pair: Pair
     now: tuple[float, ...]
@@ -119,7 +118,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class CriterionEvidence:
-    """The pairs with history of a criterion that may block, and the tests over them.
+    """The pairs of a criterion that have history and may block, and the tests over them.
 
     ``alpha``: the criterion's share of the error. ``control``: whether the base commit's agent can be run.
     """
@@ -137,17 +136,17 @@ class CriterionEvidence:
 
     @property
     def share(self) -> float:
-        """The part of the run's error, and of its doubts, that is this criterion's."""
+        """The criterion's share of the run's error, which also scales its doubt levels."""
         return self.alpha / (1 - self.rules.policy.confidence)
 
     @property
     def min_effect(self) -> float:
-        """The least drop of a pair's mean that may block it."""
+        """The smallest drop of a pair's mean that may block."""
         return self.rules.policy.min_effect
 
     @cached_property
     def stable(self) -> bool:
-        """Whether main's agent never differed in at least thirty repeated attempts."""
+        """Whether the scores of main's agent never varied in at least ``STABLE_REPEATS`` repeated attempts."""
         return never_differed(self.pairs)
 
     @cached_property
@@ -157,17 +156,17 @@ class CriterionEvidence:
 
     @cached_property
     def fell_as_a_whole(self) -> bool:
-        """Whether the suite's mean, or all suspects together, are confirmed to be worse."""
+        """Whether the suite's mean, or the suspects as a group, are confirmed to be worse."""
         return self.together_confirmed or (self.suite_test is not None and self.suite_test.confirmed)
 
     # --- what a pair is compared with ---------------------------------------------------------------
 
     def is_binary(self, pair: Pair) -> bool:
-        """Whether a pair only passes or fails: then a failure is a failure, however lucky its history."""
+        """Whether a pair only passes or fails. Such a failure counts as one, however lucky its history."""
         return self.grid.binary or is_binary([score for score, _ in pair.history], pair.attempts[: pair.first])
 
     def is_large(self, pair: Pair, before: float, now: float) -> bool:
-        """Whether a fall is large enough to block: by the least effect, or below a threshold it met."""
+        """Whether a drop may block: it is at least ``min_effect``, or leads from meeting the threshold to missing it."""
         if before - now >= self.min_effect - 1e-9:
             return True
         limit = pair.threshold
@@ -175,21 +174,20 @@ class CriterionEvidence:
         return fell and limit is not None and meets(before, limit, pair.goal) and not meets(now, limit, pair.goal)
 
     def fresh(self, pair: Pair) -> tuple[float, ...]:
-        """The attempts that are evidence: what chose a suspect is none, and with fixed repeats nothing chose it."""
+        """The attempts that are evidence. The first pass selected the suspect and is none, unless repeats are fixed."""
         return pair.attempts[pair.first :] if self.rules.adaptive else pair.attempts
 
     def _control_of(self, pair: Pair) -> tuple[float, ...]:
-        """The control's scores that count at the look a suspect reached: each look has its own, fixed number."""
+        """The control scores that count at the suspect's current look; each look uses a fixed number."""
         first_look = self.rules.adaptive and 0 < self.runs(pair) <= FRESH_LOOKS[0][0]
         return pair.control[:SMALL_CONTROL] if first_look else pair.control
 
     def _stratum(self, pair: Pair, runs: int, control: bool) -> Stratum:
         """A suspect's reference and fresh runs.
 
-        A graded suspect was chosen for being lower than its history, which says that the history is a
-        little lucky. With the first score among the reference both are again one unordered lot, for which
-        the choice says nothing; a value no better than it keeps the test on the safe side, and a worse
-        first score from helping.
+        A graded suspect was selected for scoring below its history, which makes that history a little lucky. Adding
+        the first pass to the reference makes reference and fresh runs exchangeable again. Its scores enter as
+        ``floor``, which is no better than they are: the test stays conservative, and a worse first score gains nothing.
         """
         reference = self._levels_before(pair, self._control_of(pair) if control else ())
         current = self.grid.levels(self.fresh(pair)[:runs])
@@ -201,7 +199,7 @@ class CriterionEvidence:
         return Stratum(merged((*reference, (floor, pair.first)), floor), merged(current, floor))
 
     def _levels_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> Levels:
-        """History, joined by the control; the control alone where main ``moved``."""
+        """History plus control; the control alone if main ``moved``."""
         past = self.grid.counted(pair.history)
         if not control:
             return past
@@ -217,12 +215,12 @@ class CriterionEvidence:
 
     @cached_property
     def _spread(self) -> float:
-        """The usual spread of a pair's history; a short history shows little of it."""
+        """The average range of the pairs' histories; a single short history shows too little of it."""
         ranges = [history.high - history.low for history in (history_stats(pair.history) for pair in self.pairs)]
         return sum(ranges) / len(ranges)
 
     def main_moved(self, pair: Pair) -> bool:
-        """Whether main itself is surely worse than its history, by half of what the change seems to do."""
+        """Whether main's control is significantly below its history and explains at least half of the change's drop."""
         control = self._control_of(pair)
         if not control:
             return False
@@ -233,14 +231,14 @@ class CriterionEvidence:
         return explained and lower_than_reference([Stratum(reference, self.grid.levels(control))]) <= DRIFTED
 
     def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
-        """What a suspect's fresh runs are compared with."""
+        """The mean that a suspect's fresh runs are compared with."""
         return self._mean_before(pair, self._control_of(pair) if control else ())
 
     # --- suspects -----------------------------------------------------------------------------------
 
     @cached_property
     def suspects(self) -> tuple[Pair, ...]:
-        """Pairs worse than their own history in the first pass, chosen by that pass alone."""
+        """Pairs that scored below their own history in the first pass; later runs do not add any."""
         return () if self.grid.minimize else tuple(pair for pair in self.pairs if self._is_suspect(pair))
 
     def _is_suspect(self, pair: Pair) -> bool:
@@ -252,7 +250,7 @@ class CriterionEvidence:
         return sum(times for score, times in pair.history if score <= now) < past.n / 10
 
     def runs(self, pair: Pair) -> int:
-        """Runs of a suspect that count: down to the last look it reached."""
+        """The number of fresh runs that count: those up to the last look reached."""
         made = len(self.fresh(pair))
         if not self.rules.adaptive:
             return made
@@ -260,13 +258,13 @@ class CriterionEvidence:
 
     @cached_property
     def common_runs(self) -> int:
-        """Fresh runs every suspect has, which is what they are tested together on: one design for all of them."""
+        """Fresh runs that every suspect has. The joint test uses only these, so that its design is the same for all."""
         if not self.rules.adaptive:
             return 0
         return min((self.runs(pair) for pair in self.suspects if not pair.errors), default=0)
 
     def missing_control(self, pair: Pair) -> int:
-        """Runs of the base commit's agent that a suspect lacks. Scores it did not give cannot be waited for."""
+        """Base runs that a suspect still lacks. Base attempts without a score are not repeated."""
         if not self.control or not pair.controllable:
             return 0
         return max(0, self._control_wanted(pair) - max(pair.control_attempts, len(pair.control)))
@@ -277,7 +275,7 @@ class CriterionEvidence:
         return SMALL_CONTROL if self._clear_at_first_look(pair) or self._control_leaves_no_doubt(pair) else CONTROL_RUNS
 
     def _control_leaves_no_doubt(self, pair: Pair) -> bool:
-        """Whether a control that was cut short is enough: sure by history, with it, and beside it alone."""
+        """Whether a small control suffices: significant against history, with the control, and against it alone."""
         if len(pair.control) < SMALL_CONTROL or not self.runs(pair):
             return False
         interleaved = Stratum(self.grid.levels(pair.control), self.grid.levels(self.fresh(pair)))
@@ -289,7 +287,7 @@ class CriterionEvidence:
         )
 
     def _clear_at_first_look(self, pair: Pair) -> bool:
-        """Whether a suspect is decided at its first look, as far as its control goes: a small one will do."""
+        """Whether the first look already decides a suspect, so that a small control suffices."""
         if not self.rules.adaptive or self.runs(pair) != FRESH_LOOKS[0][0]:
             return False
         if self.main_moved(pair):
@@ -297,7 +295,7 @@ class CriterionEvidence:
         return self.is_sure(pair, control=True) and self._worse_beside_control(pair)
 
     def is_sure(self, pair: Pair, *, control: bool) -> bool:
-        """Whether a suspect's own evidence is sure enough, corrected as if every suspect were as sure."""
+        """Whether a suspect is significant by its own evidence, with Bonferroni's correction over all suspects."""
         p = self.p_of(pair, control=control) / self._part_spent(self.runs(pair))
         return p * len(self.suspects) <= self.alpha * SINGLE
 
@@ -306,39 +304,39 @@ class CriterionEvidence:
         return not pair.interleaved or self.is_large(pair, self._reference_mean(pair), mean(pair.interleaved))
 
     def _worse_again(self, pair: Pair) -> tuple[bool, ...]:
-        """In a stable suite: whether each of up to three fresh runs is worse than on main; () elsewhere."""
+        """Per fresh run (at most three), whether it is worse than on main. () unless the suite is stable."""
         past = history_stats(pair.history).mean
         again = self.fresh(pair)[:STABLE_RUNS] if self.stable else ()
         return tuple(self.is_large(pair, past, score) for score in again)
 
     def worse_each_time(self, pair: Pair, least: int = 1) -> bool:
-        """In a stable suite: whether the fresh runs, at least so many, were all as much worse as the first."""
+        """Whether, in a stable suite, all fresh runs (at least ``least``) were worse than on main."""
         worse = self._worse_again(pair)
         return len(worse) >= least and all(worse)
 
     def recovered(self, pair: Pair) -> bool:
-        """In a stable suite: whether three more runs were all as on main."""
+        """Whether, in a stable suite, all three fresh runs were as on main."""
         worse = self._worse_again(pair)
         return len(worse) == STABLE_RUNS and not any(worse)
 
     def _part_spent(self, runs: int) -> float:
-        """The part of the error that belongs to the look at so many runs."""
+        """The share of the error spent at the look after this many runs."""
         if not self.rules.adaptive:
             return 1.0
         return next((part for least, part in reversed(FRESH_LOOKS) if least <= runs), FRESH_LOOKS[0][1])
 
     def p_of(self, pair: Pair, *, control: bool) -> float:
-        """A suspect's own p, over all looks it may have: not adjusted for there being other suspects."""
+        """A suspect's own p, not adjusted for the number of looks or of suspects."""
         runs = self.runs(pair)
         return lower_than_reference([self._stratum(pair, runs, control)]) if runs else 1.0
 
     def together(self, *, control: bool) -> MeanTest:
-        """All suspects in one exact test stratified by case."""
+        """Test all suspects at once: one exact test, stratified by case."""
         runs = self.common_runs
         level = self.alpha * TOGETHER * self._part_spent(runs)
         if not runs:
             return MeanTest(1.0, 0.0, level)
-        # a suspect whose every further attempt was an error has no fresh score, and says nothing here
+        # a suspect without a fresh score (all re-runs were errors) tells nothing here
         tested = [pair for pair in self.suspects if self.fresh(pair)]
         p = lower_than_reference([self._stratum(pair, runs, control) for pair in tested])
         drops = [self._reference_mean(pair, control=control) - mean(self.fresh(pair)[:runs]) for pair in tested]
@@ -353,20 +351,20 @@ class CriterionEvidence:
 
     @property
     def controlled(self) -> bool:
-        """Whether every suspect was run on the base commit's agent."""
+        """Whether every suspect was run often enough on the base commit's agent."""
         return bool(self.suspects) and not any(self.missing_control(pair) for pair in self.suspects)
 
     @cached_property
     def together_confirmed(self) -> bool:
-        """Whether the suspects together are worse, after their control where there is one."""
+        """Whether the suspects as a group are confirmed to be worse, after their control where one is possible."""
         return (self.controlled or not self.control) and self.together(control=True).confirmed
 
     @cached_property
     def tests(self) -> Mapping[CaseKey, SuspectTest]:
-        """Every suspect with its outcome, as far as the runs go.
+        """The test of each suspect, with the runs so far.
 
-        Their p is corrected for the looks and, Holm's way, for each other. With fixed repeats the same attempts choose
-        and judge, so every pair counts as tested.
+        Each p is corrected for the looks and, by Holm, for the other suspects. With fixed repeats the same attempts
+        select and test a suspect, so that every pair counts as tested.
         """
         own = [min(1.0, self.p_of(pair, control=True) / self._part_spent(self.runs(pair))) for pair in self.suspects]
         unseen = 0 if self.rules.adaptive else len(self.pairs) - len(own)
@@ -393,7 +391,7 @@ class CriterionEvidence:
         return Status.WITH_SUITE if self.fell_as_a_whole else Status.OPEN
 
     def _is_cleared(self, pair: Pair, runs: tuple[float, ...], p: float) -> bool:
-        """True if a re-run was as on main at least once and the drop is not nearly confirmed."""
+        """Whether the drop is not nearly confirmed and at least one re-run was as on main."""
         if self.recovered(pair):
             return True
         if self.rules.adaptive and len(runs) < FRESH_LOOKS[0][0]:
@@ -407,7 +405,7 @@ class CriterionEvidence:
         )
 
     def _stable_status(self, pair: Pair) -> Status | None:
-        """The status after three runs that were all worse; None where the control's own runs disagree."""
+        """The status after three runs that were all worse; None if the control runs contradict each other."""
         if self.missing_control(pair) or not pair.control:
             return Status.UNCONTROLLED if self.missing_control(pair) else Status.CONFIRMED
         worst = max(self.fresh(pair)[:STABLE_RUNS])
@@ -420,12 +418,12 @@ class CriterionEvidence:
 
     @property
     def has_limit(self) -> bool:
-        """Whether the suite's mean may only move so far."""
+        """Whether the policy limits the change of the suite's mean."""
         return (self.policy.max_rise if self.grid.minimize else self.policy.max_drop) is not None
 
     @cached_property
     def complete(self) -> tuple[Pair, ...]:
-        """The pairs whose attempts are complete: an error is no score."""
+        """The pairs with a score for every attempt of the first pass and no error."""
         return tuple(pair for pair in self.pairs if not pair.errors and len(pair.attempts) >= pair.first)
 
     @cached_property
@@ -435,16 +433,16 @@ class CriterionEvidence:
 
     @cached_property
     def passes(self) -> int:
-        """Attempts every case has. What suspects have beyond does not count: they would be too well known."""
+        """Attempts that every case has. A suspect's further attempts do not count: they would overweight it."""
         again = min((len(pair.attempts) - pair.first for pair in self.complete), default=-self.first)
         return self.first + again
 
     def attempts_of(self, pair: Pair, passes: int) -> tuple[float, ...]:
-        """A pair's attempts in so many passes, the first of which may be several."""
+        """A pair's attempts in this many passes; the first pass may have made several attempts."""
         return pair.attempts[: pair.first + passes - self.first]
 
     def suite(self, passes: int, *, control: bool = False) -> MeanTest:
-        """The suite's mean over so many passes, paired and stratified by case."""
+        """Test the suite's mean over this many passes, paired and stratified by case."""
         look = min(passes - self.first, len(SUITE_LOOKS) - 1)
         spent = SUITE_LOOKS[look] if self.rules.adaptive else 1.0
         control = control and self.suite_controlled
@@ -454,7 +452,7 @@ class CriterionEvidence:
         return replace(test, confirmed=sure and (control or not self.control))
 
     def _mean_test(self, rows: Sequence[_Row], level: float) -> MeanTest:
-        """Whether the mean over these rows fell. Where main fell as well, its control alone is the reference."""
+        """Test whether the mean over these rows fell. If main fell too, its control alone is the reference."""
         fell = self._main_fell(rows)
         if fell:
             rows = [row for row in rows if row.control]
@@ -471,7 +469,7 @@ class CriterionEvidence:
         return MeanTest(p, drop, level, limit is not None and drop > limit + 1e-9 * max(1.0, abs(before)))
 
     def _main_fell(self, rows: Sequence[_Row]) -> bool:
-        """Whether main is surely below its history over all controlled cases, and that explains half the fall."""
+        """Whether main is significantly below its history over all controlled cases, by at least half of the drop."""
         rows = [row for row in rows if row.control]
         past = sum(history_stats(row.pair.history).mean for row in rows)
         explained = self._drop(past, sum(mean(row.control) for row in rows))
@@ -484,7 +482,7 @@ class CriterionEvidence:
         return now - before if self.grid.minimize else before - now
 
     def _suite_worse_beside_control(self) -> bool:
-        """Whether the mean was worse in turn with the base's agent, too."""
+        """Whether the mean is also worse in runs interleaved with the base."""
         pairs = [pair for pair in self.complete if pair.controllable]
         if not pairs or not all(pair.interleaved for pair in pairs):
             return True
@@ -497,12 +495,12 @@ class CriterionEvidence:
 
     @property
     def suite_controlled(self) -> bool:
-        """Whether the whole suite was run on the base commit's agents, as far as it has them."""
+        """Whether every case whose agent the base has was run on the base."""
         return bool(self.complete) and all(pair.control or not pair.controllable for pair in self.complete)
 
     @cached_property
     def suite_test(self) -> MeanTest | None:
-        """Of the slice that confirmed a fall, else of the passes made; None where nothing limits the mean."""
+        """The test of the first slice that confirms a drop, else of the whole suite; None if the mean has no limit."""
         if not self.has_limit or not self.complete or not self.passes:
             return None
         for size in self.slices:
@@ -514,7 +512,7 @@ class CriterionEvidence:
 
     @cached_property
     def fell_far(self) -> bool:
-        """Whether the first pass lies so far below history that the whole suite is controlled before anything else."""
+        """Whether the first pass is so far below history that the suite is controlled before anything else."""
         if not self.slices or not self.has_limit:
             return False
         test = self.suite(self.first)
@@ -525,9 +523,9 @@ class CriterionEvidence:
 
     @cached_property
     def slices(self) -> Mapping[int, float]:
-        """Cases of each slice, of which the larger one holds the smaller, with the level of its test.
+        """The level of the test of each slice, by its number of cases. Larger slices contain the smaller ones.
 
-        None where the base lacks an agent: a slice stands for the whole suite, and is to be controlled as a whole.
+        Empty if the base lacks an agent: a slice stands for the whole suite, so that all of it must be controllable.
         """
         cases, controllable = len(self.complete), all(pair.controllable for pair in self.complete)
         if not self.control or not controllable or not self.rules.adaptive or cases < SLICES[0][0]:
@@ -539,7 +537,7 @@ class CriterionEvidence:
         return found
 
     def slice_of(self, size: int) -> tuple[Pair, ...]:
-        """So many pairs, whatever their scores are: chosen by the names of their cases."""
+        """This many pairs, in an order that depends on the names of the cases but not on their scores."""
         return self._shuffled[:size]
 
     @cached_property
@@ -547,16 +545,16 @@ class CriterionEvidence:
         return tuple(sorted(self.complete, key=lambda pair: (zlib.crc32(repr(pair.key).encode()), repr(pair.key))))
 
     def _slice_rows(self, size: int) -> list[_Row]:
-        """The first pass, one more run and one of the control of each case; empty where these are not made yet."""
+        """Per case its first pass, one more run and one control run; empty until all of them are made."""
         chosen = self.slice_of(size)
         if not all(pair.control and len(pair.attempts) > pair.first for pair in chosen):
             return []
         return [_Row(pair, pair.attempts[: pair.first + 1], pair.control[:1]) for pair in chosen]
 
     def slice_test(self, size: int) -> MeanTest | None:
-        """The suite's mean over the first pass, and the further runs of a slice; None where these are not made yet.
+        """Test the suite's mean over the first pass and the further runs of a slice; None until those are made.
 
-        Beside being below history and control, the slice must be below its control alone, and in turn with it as well.
+        The slice must also be below its control alone, including in the interleaved runs.
         """
         rows = self._slice_rows(size)
         if not rows:
@@ -575,7 +573,7 @@ class CriterionEvidence:
 
     @cached_property
     def main_collapse(self) -> Collapse | None:
-        """The fall, where main's own agent lost at least half of what it had and this change's is no worse than it.
+        """The drop, if main's own agent lost at least half of its mean as well and this change is no worse than it.
 
         No number of runs can show the effect of the change then.
         """
@@ -586,7 +584,7 @@ class CriterionEvidence:
         return next((collapse for collapse in found if collapse is not None), None)
 
     def collapse_of(self, size: int) -> Collapse | None:
-        """The collapse as one slice shows it; None where it shows none, or was not run."""
+        """The collapse that one slice shows; None if it shows none or was not run."""
         test = self.slice_test(size)
         if test is None or test.beyond or self.grid.minimize:
             return None
@@ -599,14 +597,14 @@ class CriterionEvidence:
 
 
 def never_differed(pairs: Iterable[Pair]) -> bool:
-    """Whether main's agent never differed in at least thirty repeated attempts."""
+    """Whether the scores of main's agent never varied in at least ``STABLE_REPEATS`` repeated attempts."""
     histories = [history_stats(pair.history) for pair in pairs]
     constant = all(past.high - past.low <= TOLERANCE * max(1.0, abs(past.high)) for past in histories)
     return constant and sum(past.n - 1 for past in histories) >= STABLE_REPEATS
 
 
 def assess(state: GateState, rules: GateRules) -> dict[str, CriterionEvidence]:
-    """The evidence in a state by criterion, sorted by name: of pairs with history that may block."""
+    """The evidence by criterion, sorted by name, over the pairs that have history and may block."""
     sets = rules.policy.sets
     groups: dict[str, list[Pair]] = {}
     for pair in state.pairs:

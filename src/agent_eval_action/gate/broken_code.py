@@ -1,7 +1,7 @@
-"""Code of the change that does not start, or raises where the base commit's agent answers. Pure.
+"""Detect changes that no longer start, or raise where the base commit's agent answers. Pure.
 
-An error is no score, so no test of scores sees it. To know what the change breaks, the base commit's agent runs
-in the same job, in turn with the change's: docs/statistics.md has the test and its level.
+An error has no score, so the tests of scores cannot see it. The base commit's agent therefore runs in the same
+job, interleaved with the change's: docs/statistics.md has the test and its level.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ RAISED: Final = frozenset(
         ErrorKind.NOT_ASKED,
     }
 )
-"""Kinds that code can cause. A refusing or unreachable model, credentials and limits are nobody's code."""
+"""Errors that code can cause, unlike a refusing or unreachable model, missing credentials, and limits."""
 
 LEVEL: Final = 0.001
-"""The chance that an agent that raises as often as main's is blocked for it, in one run."""
+"""The chance per run of blocking an agent that raises no more often than main's."""
 CASES: Final = 10
 START_CASES: Final = 3
 _RUNS: Final = ((10, 1, 1), (7, 1, 2), (5, 1, 3), (4, 2, 2), (3, 2, 4), (2, 3, 4), (1, 5, 8))
-"""At least so many broken cases: fresh runs of each, and runs of the base. All failing against none is below LEVEL."""
+"""Number of broken cases, fresh runs and base runs of each that make p < LEVEL if all fail here and none on the base."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenCase:
-    """A case of which the whole first pass failed by the agent's code."""
+    """A case whose whole first pass failed because of the agent's code."""
 
     key: CaseKey
     error: AttemptError
-    fresh: tuple[bool, ...]  # whether each further attempt of this change's agent was answered
-    base: tuple[bool, ...]  # the same of the base commit's agent
-    made: int  # further attempts, those that tell nothing included
-    asked: int  # attempts of the base commit's agent, those that tell nothing included
+    fresh: tuple[bool, ...]  # whether each further attempt of this change's agent succeeded
+    base: tuple[bool, ...]  # the same for the base commit's agent
+    made: int  # further attempts, including those that failed for other reasons
+    asked: int  # attempts of the base commit's agent, including those
 
     @property
     def starts(self) -> bool:
-        """Whether the agent starts at all."""
+        """Whether the agent started."""
         return self.error.kind not in NOT_STARTED
 
     @property
     def may_differ(self) -> bool:
-        """Whether, as far as it was run again, it always fails here and never on the base."""
+        """Whether all re-runs so far failed here and none on the base."""
         return not any(self.fresh) and all(self.base)
 
     @property
     def differs(self) -> bool:
-        """The same of a case that was run again on both."""
+        """``may_differ``, after re-runs on both sides."""
         return self.may_differ and bool(self.fresh and self.base)
 
 
 def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
-    """The cases that the change's code breaks, sorted; each is confirmed with all that fail in the same way."""
+    """The cases that the change's code breaks, sorted. Cases that fail in the same way are confirmed together."""
     cases = _failing_cases(result)
     working = {case.key.agent for case in cases if not case.starts and any(case.base)}
     strata = [
@@ -102,7 +102,7 @@ def next_check(
         own = [case for case in cases if case.key.agent == agent and not case.starts]
         if not any(case.asked for case in own):
             base.update((case.key, 1) for case in own[:START_CASES])
-    # what main raises as well, or what was answered after all, leaves more runs to be made of the others
+    # cases that main raises in too, or that were answered after all, leave their runs to the others
     differing = [case for case in cases if case.starts and case.may_differ]
     fresh, asked = next(((fresh, base) for least, fresh, base in _RUNS if len(differing) >= least), (0, 0))
     for case in differing[:CASES]:
@@ -120,7 +120,7 @@ def next_check(
 
 
 def _failing_cases(result: RunResult) -> list[BrokenCase]:
-    """Cases of which every attempt of the first pass failed by the agent's code, sorted."""
+    """The cases in which every attempt of the first pass failed because of the agent's code, sorted."""
     started = {
         key.agent
         for key, case in result.keyed_cases()
@@ -140,6 +140,6 @@ def _failing_cases(result: RunResult) -> list[BrokenCase]:
 
 
 def _answered(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
-    """Whether each attempt was answered, without those that failed for other reasons than code."""
+    """Whether each attempt succeeded; attempts that failed for other reasons than code are left out."""
     errors = (attempt.error for attempt in attempts)
     return tuple(error is None for error in errors if error is None or error.kind in NOT_STARTED | RAISED)

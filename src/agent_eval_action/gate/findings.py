@@ -1,4 +1,4 @@
-"""The findings of a decision: on pairs, on criteria, and on what could not be measured."""
+"""The findings of a decision about pairs, criteria, and missing measurements."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _CODES: Final = {
 _WORST_NAMED: Final = 3
 
 Trajectories = Mapping[CaseKey, TrajectoryRecord]
-"""What the baseline's agent called, by case."""
+"""The baseline agent's calls, by case."""
 
 
 # --- a case on a criterion -------------------------------------------------------------------------
 
 
 def pair_findings(criterion: CriterionJudgement, trajectories: Trajectories) -> Iterator[Finding]:
-    """A finding per pair that is confirmed worse, undecided, as bad on main, or below a threshold that counts."""
+    """A finding for each pair that is confirmed worse, undecided, broken on main, or below a threshold that counts."""
     for pair in criterion.pairs:
         test = criterion.test(pair)
         if test and test.status is not Status.CLEARED:
@@ -80,18 +80,18 @@ def _severity_of(criterion: CriterionJudgement, pair: Pair, test: SuspectTest) -
         return criterion.severity
     missed = pair.below and criterion.policy.threshold_on == "regression"
     if test.status in _UNDECIDED and criterion.severity == "blocks" and (missed or criterion.cut_short):
-        # below a threshold main met, and not run again or not controlled: neither a regression nor a pass
+        # below a threshold that main met, but not run again or not controlled: neither a regression nor a pass
         return "inconclusive"
     return "advisory"
 
 
 def pair_reason(criterion: CriterionJudgement | None, pair: Pair, trajectories: Trajectories) -> Reason | None:
-    """The outcome of a pair, by its evidence where there is any; None where there is nothing to report."""
+    """The outcome of a pair, by its test if it has one; None if there is nothing to report."""
     test = criterion.test(pair) if criterion else None
     by_threshold = criterion is not None and pair.below and criterion.policy.threshold_on == "case"
     if test is None or (test.status is Status.OPEN and by_threshold):
         return _compared(pair, trajectories)
-    # what chose a suspect is shown only where nothing better is known
+    # the first pass selected the suspect: its scores are shown only if there are no fresh ones
     scores = test.fresh or pair.attempts
     interval = interval_of(pair, scores) if test.fresh else None
     data = {
@@ -108,7 +108,7 @@ def pair_reason(criterion: CriterionJudgement | None, pair: Pair, trajectories: 
 
 
 def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]:
-    """Scores as findings keep them: how many, their mean, how many are 1."""
+    """Scores as findings store them: their number, their mean, and how many are 1."""
     passed = sum(times for score, times in counts if score == 1.0)
     return {"n": sum(times for _, times in counts), "mean": average, "passed": passed}
 
@@ -119,7 +119,7 @@ def count_scores(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
-    """The outcome of a pair that no test is about."""
+    """The outcome of a pair without a test."""
     if pair.kind in {ChangeKind.SAME, ChangeKind.PASSING}:
         return None
     measured, current = pair.measured, pair.current
@@ -155,7 +155,7 @@ def _without_score(pair: Pair, baseline: float | None) -> Reason:
 
 
 def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
-    """Why there is nothing to compare with."""
+    """Why there is nothing to compare with, as data of a finding."""
     if incomparable is None:
         return {"why": ""}
     text = {"text": excerpt(incomparable.text)} if incomparable.text else {}
@@ -163,9 +163,9 @@ def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
 
 
 def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
-    """The criterion's reason for the worst attempt, and the first tool call that differs from the baseline's.
+    """The criterion's reason and the first tool call that differs from the baseline's.
 
-    Taken from the worst attempts: theirs is the score that needs explaining.
+    Both come from the worst attempts, whose score needs explaining.
     """
     if pair.kind not in _BELOW | {ChangeKind.WORSE} or pair.measured is None:
         return {}
@@ -178,7 +178,7 @@ def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
         if not judgement and of_calls and expected:
             judgement = difference_from_expected(expected, modal[0])
         then = trajectories.get(pair.key)
-        # where the baseline did what is expected, this would only repeat it
+        # if the baseline made the expected calls, this would only repeat the difference from those
         if then is not None and not (of_calls and then.digest == trajectory_digest(expected)):
             calls = difference_from_baseline(then, modal[0])
     found = {"judgement": excerpt(judgement), "calls": calls}
@@ -186,7 +186,7 @@ def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
 
 
 def difference_from_expected(expected: Trajectory, actual: Trajectory) -> str:
-    """The first difference from the expected calls; "" when there is none."""
+    """The first difference from the expected calls; "" if there is none."""
     for turn, (want, got) in enumerate(zip(expected, actual, strict=False), 1):
         if found := diff_calls(want, got):
             return f"turn {turn} {explain(found[0])}"
@@ -194,12 +194,12 @@ def difference_from_expected(expected: Trajectory, actual: Trajectory) -> str:
 
 
 def difference_from_baseline(then: TrajectoryRecord, now: Trajectory) -> dict[str, Any] | None:
-    """The first difference from the baseline's calls; None when there is none."""
+    """The first difference from the baseline's calls; None if there is none."""
     if then.digest == trajectory_digest(now):
         return None
     for turn, (old, new) in enumerate(zip(then.turns, now, strict=False), 1):
         known_calls = {call_key(call) for call in old}
-        # a call the baseline has only in short is compared in short
+        # compare calls in short form where the baseline kept only that
         same_form = tuple(call if call_key(call) in known_calls else short_call(call) for call in new)
         if found := diff_calls(old, same_form):
             return {"turn": turn, **_changed_call(found[0])}
@@ -222,9 +222,9 @@ def _changed_call(found: CallDifference) -> dict[str, Any]:
 
 
 def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -> Iterator[Finding]:
-    """Findings about the criterion's means: a significant drop blocks, others advise.
+    """Findings about the criterion's means: a significant drop blocks, others are advisory.
 
-    ``silent``: the model answers nothing, which says why main fell as well.
+    ``silent``: the model returns empty answers, which already explains why main fell as well.
     """
     subject = Subject(criterion=criterion.name)
     for score, threshold, cases in criterion.missed_suite_thresholds():
@@ -245,7 +245,7 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
     if criterion.limit_exceeded is not None:
-        # beside a case that blocks for having got worse, a doubt of the mean would contradict it
+        # next to a case that blocks for being worse, doubt about the mean would contradict it
         data = _mean_data(criterion) | ({} if sure or _has_worse_cases(criterion) else _doubt(found))
         yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
@@ -260,7 +260,7 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
 
 
 def _has_worse_cases(criterion: CriterionJudgement) -> bool:
-    """Whether single cases got worse beyond doubt, or newly miss a threshold that counts."""
+    """Whether single cases are confirmed worse, or newly miss a threshold that counts."""
     found = criterion.evidence
     confirmed = found is not None and (found.together_confirmed or Status.CONFIRMED in _statuses(found))
     newly = (pair for pair in criterion.pairs if pair.kind is ChangeKind.NEWLY_FAILING)
@@ -268,7 +268,7 @@ def _has_worse_cases(criterion: CriterionJudgement) -> bool:
 
 
 def _applies_no_longer(pair: Pair) -> bool:
-    """Whether the answers leave a criterion nothing to score where main has scores: no fall can be seen there."""
+    """Whether the criterion no longer applies to the answers although main has scores, which could hide a drop."""
     comparable = pair.baseline is not None and pair.incomparable is None
     return pair.kind is ChangeKind.NOT_APPLICABLE and comparable and not pair.left_out
 
@@ -278,7 +278,7 @@ def _statuses(found: CriterionEvidence) -> set[Status]:
 
 
 def _uncontrolled(found: CriterionEvidence) -> tuple[FindingCode, dict[str, Any]] | None:
-    """What would block, had the base commit's agent been run as well: a limit came before it."""
+    """The drop that would block if a limit had not prevented the control."""
     suite = found.suite_test
     if found.control and suite and suite.sure and not found.suite_controlled:
         return FindingCode.MEAN_WORSE, {"drop": suite.drop, "cases": len(found.complete)}
@@ -312,7 +312,7 @@ def _together_data(found: CriterionEvidence) -> dict[str, Any]:
 
 
 def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
-    """Why a mean beyond its limit does not block; "chance" only where chance is likely enough."""
+    """Why a mean beyond its limit does not block. "chance" requires a p above ``IN_DOUBT``."""
     suite = found.suite_test if found else None
     if found is None or suite is None:
         return {"doubt": "too_few_runs"}
@@ -334,9 +334,9 @@ def unmeasured_findings(
     broken: Sequence[BrokenCase],
     unmeasured: Mapping[CaseKey, str],
 ) -> Iterator[Finding]:
-    """What has no score, and why; cases that the change's code breaks are one finding, and block where they count.
+    """Scores that are missing, with the reason. Cases broken by the change's code are grouped and block if they count.
 
-    ``unmeasured``: cases whose scores on main this run was to measure and could not, with the reason.
+    ``unmeasured``: cases whose scores on main this run should have measured but could not, with the reason.
     """
     gating = {pair.key for pair in pairs_of(criteria, gating=True)}
     blocking = gating & {case.key for case in broken}
@@ -360,7 +360,7 @@ def unmeasured_findings(
         data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
         yield finding(severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **data)
     yield from _unanswered_on_base(criteria, unmeasured)
-    # a run in which nothing that could block has a score says nothing
+    # without a score of anything that could block, the run says nothing
     deciding = [criterion for criterion in criteria if criterion.gating] or list(criteria)
     if not broken and not any(pair.current is not None or pair.left_out for pair in pairs_of(deciding)):
         yield finding(
@@ -369,7 +369,7 @@ def unmeasured_findings(
 
 
 def _unanswered_on_base(criteria: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
-    """One finding per reason why main's own scores, which this run was to measure, are not there."""
+    """One finding per reason why main's scores, which this run should have measured, are missing."""
     counted = {pair.key for pair in pairs_of(criteria, gating=True) if not pair.added}
     groups: dict[tuple[str, str], list[CaseKey]] = {}
     for key, why in sorted(unmeasured.items()):
@@ -390,7 +390,7 @@ def _missing(pair: Pair) -> dict[str, Any]:
 
 
 def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Finding]:
-    """One finding per agent that does not start, and per error that cases raise; each names its cases."""
+    """One finding per agent that does not start and per error that cases raise, naming the cases."""
     base = result.base.commit[:10] if result.base and result.base.commit else ""
     groups: dict[tuple[str, bool, str], list[BrokenCase]] = {}
     for case in broken:
@@ -410,7 +410,7 @@ def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Fi
 
 
 def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
-    """How many of these attempts failed, and how many there are."""
+    """The number of failed attempts, and of all attempts."""
     every = [answered for of_case in attempts for answered in of_case]
     return [sum(not answered for answered in every), len(every)]
 
@@ -427,7 +427,7 @@ def _ended_early(criteria: Sequence[CriterionJudgement], result: RunResult) -> F
 
 
 def shard_finding(problem: ShardProblem) -> Finding:
-    """What is wrong with a shard: something to know, or the reason why the run is not whole."""
+    """The problem of a shard: a note, or the reason why the run is incomplete."""
     code = FindingCode.SHARD_NOT_MEASURED if problem.undecided else FindingCode.SHARD_SET_ASIDE
     data = problem.model_dump(mode="json", exclude={"named"}) | {
         "source": excerpt(problem.source, 120),
@@ -442,10 +442,10 @@ def _only_stopped(pair: Pair) -> bool:
 
 
 def silent_models(criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
-    """One finding per case that the model answers neither here nor on main any more, where main's history has answers.
+    """One finding per case that the model leaves unanswered here and on main, although main's history has answers.
 
-    An empty answer (no candidate, a safety block) has a score, which is as low on both arms: that looks like a fault
-    main has already, and is trouble of the model or of its service.
+    An empty answer (no candidate, a safety block) is scored, equally low on both sides. That looks like a defect that
+    main already has, but the model or its service is the cause.
     """
     worse: dict[CaseKey, CaseResult] = {}
     for pair in pairs_of(criteria, gating=True):
@@ -463,9 +463,9 @@ def _mostly_silent(case: CaseResult, attempts: Sequence[AttemptSummary]) -> bool
 
 
 def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
-    """Whether the model was asked, and gave nothing in some turn, or no text where one is expected.
+    """Whether the model was called but returned nothing in some turn, or no text where text is expected.
 
-    An event without content is no recorded event, so that the model's time says that it was asked.
+    ADK records no event without content, so that the model's duration may be the only sign of the call.
     """
     due = [bool(turn.response) for turn in case.expected] + [False] * len(attempt.turns)
     empty = (not turn.response and (text or not turn.calls) for turn, text in zip(attempt.turns, due, strict=False))
@@ -476,10 +476,10 @@ def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
 def credentials_findings(
     criteria: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
 ) -> tuple[Finding, ...]:
-    """One finding for everything left out because credentials are missing.
+    """One finding for everything left out for lack of credentials.
 
-    ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
-    nothing that counts was measured never does.
+    ``withheld``: the effect if GitHub withheld the secrets from the run. Even "pass" needs at least one score of a
+    criterion that counts.
     """
     left = [
         (criterion, reasons)

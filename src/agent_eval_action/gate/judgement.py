@@ -1,4 +1,4 @@
-"""One criterion of a run under its policy: what may block, its limits, its intervals, and what got better. Pure."""
+"""One criterion of a run under its policy: what may block, limits, intervals, and improvements. Pure."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from agent_eval_action.stats import (
 )
 
 _IMPROVED_PAIRS, _IMPROVED_MEAN = 0.5, 0.5
-"""How a criterion's error is split over its pairs and its mean, for what got better."""
+"""How a criterion's error is split between its pairs and its mean when testing for improvements."""
 _MOST_SCORES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What of one criterion is better beyond chance. ``mean``: whether its mean over the cases is."""
+    """Significant improvements of one criterion: which cases, and whether the mean over the cases is better."""
 
     cases: frozenset[CaseKey] = frozenset()
     mean: bool = False
@@ -53,10 +53,10 @@ class Improvement:
 
 @dataclass(frozen=True)
 class CriterionJudgement:
-    """A criterion over its pairs, under the rules of the gate (``rules``) and its own (``policy``).
+    """A criterion over its pairs, under the run's policy (``rules``) and its own (``policy``).
 
-    ``evidence`` is None where no pair has history and may block. ``collecting``: nobody configured its threshold, so it
-    blocks nothing. ``cut_short``: the limit that ended the re-runs before everything was decided.
+    ``evidence`` is None if no pair has history and may block. ``collecting``: the threshold is only a default and there
+    is no baseline yet, so the criterion blocks nothing. ``cut_short``: the limit that ended the re-runs early.
     """
 
     name: str
@@ -74,17 +74,17 @@ class CriterionJudgement:
 
     @cached_property
     def compared(self) -> tuple[Pair, ...]:
-        """The pairs that both sides have comparable scores of."""
+        """The pairs with comparable scores on both sides."""
         return tuple(pair for pair in self.pairs if pair.change is not None)
 
     @cached_property
     def baseline(self) -> float | None:
-        """Mean of main over the compared pairs."""
+        """Main's mean over the compared pairs."""
         return mean_of(pair.baseline.mean for pair in self.compared if pair.baseline)
 
     @cached_property
     def paired(self) -> float | None:
-        """Mean of this run over the compared pairs."""
+        """This run's mean over the compared pairs."""
         return mean_of(pair.current.mean for pair in self.compared if pair.current)
 
     @property
@@ -95,16 +95,16 @@ class CriterionJudgement:
     # --- evidence -----------------------------------------------------------------------------------
 
     def test(self, pair: Pair) -> SuspectTest | None:
-        """The test of a suspect; None for other pairs."""
+        """A suspect's test; None for other pairs."""
         return self.evidence.tests.get(pair.key) if self.evidence else None
 
     def status(self, pair: Pair) -> Status | None:
-        """The status of a suspect; None for other pairs."""
+        """A suspect's status; None for other pairs."""
         test = self.test(pair)
         return test.status if test else None
 
     def interval(self, pair: Pair) -> Interval | None:
-        """The change of a pair with 95 % confidence: over its fresh runs where it has them."""
+        """The 95 % confidence interval of a pair's change, over its fresh runs if it has any."""
         if not pair.history or not pair.attempts:
             return None
         test = self.test(pair)
@@ -115,53 +115,53 @@ class CriterionJudgement:
 
     @property
     def gating(self) -> bool:
-        """Whether this criterion can decide anything: lower-is-better needs a limit somebody set."""
+        """Whether this criterion can block. A lower-is-better one needs a configured limit."""
         return self.policy.mode == "blocking" and (self.goal == "maximize" or self.has_limit)
 
     @property
     def has_limit(self) -> bool:
-        """Whether there is anything to miss."""
+        """Whether there is a threshold, a baseline or a limit to miss."""
         thresholds = self.policy.threshold_on != "off" and any(pair.threshold is not None for pair in self.pairs)
         compared = self.goal == "maximize" and bool(self.compared)
         return thresholds or compared or self.policy.max_drop is not None or self.policy.max_rise is not None
 
     @property
     def severity(self) -> Literal["blocks", "advisory"]:
-        """What missing a limit does."""
+        """The effect of missing a limit."""
         return "blocks" if self.gating and not self.collecting else "advisory"
 
     def severity_of(self, pair: Pair) -> Literal["blocks", "advisory"]:
-        """The same for one pair: added and advisory ones never block, new cases only if the policy says so."""
+        """The effect for one pair. Added and advisory pairs never block, new cases only if the policy says so."""
         advised = pair.incomparable == NEW_CASE and self.rules.new_cases == "advise"
         if pair.added or advised or self.rules.sets.get(pair.key.eval_set) == "advisory":
             return "advisory"
         return self.severity
 
     def threshold_counts(self, pair: Pair) -> bool:
-        """Whether missing its threshold counts against this pair whatever main does."""
+        """Whether missing its threshold counts against this pair, whatever main scores."""
         if self.policy.threshold_on == "case":
             return True
         return self.policy.threshold_on == "regression" and pair.incomparable is not None and not pair.accepted
 
     def misses_threshold(self, pair: Pair) -> bool:
-        """Whether its threshold alone makes the run fail, even where the change is accepted."""
+        """Whether the threshold alone makes the run fail, even if the change is accepted."""
         return pair.below and self.threshold_counts(pair) and self.severity_of(pair) == "blocks"
 
     def blocks(self, pair: Pair) -> bool:
-        """Whether this pair alone makes the run fail."""
+        """Whether this pair makes the run fail by itself."""
         if self.status(pair) is Status.CONFIRMED:
             return self.severity == "blocks"
         return self.misses_threshold(pair)
 
     def missed_suite_thresholds(self) -> Iterator[tuple[float, float, int]]:
-        """Mean, threshold and number of cases per threshold that the mean of its cases misses, where means count."""
+        """Mean, threshold and number of cases for each missed threshold, if the policy applies thresholds to means."""
         groups: dict[float, list[float]] = {}
         for pair in self.pairs if self.policy.threshold_on == "suite" else ():
             if pair.current is not None and pair.threshold is not None:
                 groups.setdefault(pair.threshold, []).append(pair.current.mean)
         for threshold, scores in sorted(groups.items()):
             average = mean_of(scores)
-            # a mean of means is no score: its last binary digit must not decide
+            # means of equal scores may differ in the last binary digit, which must not decide
             if average is None or math.isclose(average, threshold, rel_tol=TOLERANCE):
                 continue
             if not meets(average, threshold, self.goal):
@@ -169,7 +169,7 @@ class CriterionJudgement:
 
     @property
     def limit_exceeded(self) -> float | None:
-        """The policy's limit of the mean's change where the change is beyond it; None where it is not."""
+        """The policy's limit that the change of the mean exceeds; None if it exceeds none."""
         before, change = self.baseline, self.change
         if before is None or change is None:
             return None
@@ -182,7 +182,7 @@ class CriterionJudgement:
     # --- the line in the table ----------------------------------------------------------------------
 
     def row(self, findings: Sequence[Finding]) -> CriterionChange:
-        """The criterion's line in the table. ``findings`` are those of this criterion."""
+        """The criterion's line in the table. ``findings``: those about this criterion."""
         scored = [pair for pair in self.pairs if pair.current is not None]
         with_threshold = [pair for pair in scored if pair.threshold is not None]
         thresholds = {pair.threshold for pair in self.pairs}
@@ -234,15 +234,15 @@ class CriterionJudgement:
 
 
 def pairs_of(criteria: Iterable[CriterionJudgement], *, gating: bool = False) -> list[Pair]:
-    """All pairs of these criteria, or of those that can decide anything."""
+    """All pairs of these criteria; ``gating``: only of criteria that can block."""
     return [pair for criterion in criteria if criterion.gating or not gating for pair in criterion.pairs]
 
 
-# --- what got better: decides nothing, and no run is spent on it ------------------------------------
+# --- improvements: they decide nothing, and no run is spent on them ---------------------------------
 
 
 def improvements(pairs: Sequence[Pair], rules: GateRules) -> Mapping[str, Improvement]:
-    """Significant improvements by criterion. The error is split over the criteria as for regressions."""
+    """Significant improvements by criterion. The error is split between the criteria as for regressions."""
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
         if pair.history and pair.attempts and not pair.errors:
@@ -254,9 +254,9 @@ def improvements(pairs: Sequence[Pair], rules: GateRules) -> Mapping[str, Improv
 def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Improvement:
     grid = ScoreGrid.for_pairs(pairs, pairs[0].goal)
     sign = -1 if grid.minimize else 1
-    # what a suspect has beyond the first pass was asked for because that was bad: it is no evidence of a rise
+    # re-runs were requested because the first pass was bad: regression to the mean is no improvement
     rises = [sign * (mean(pair.attempts[: pair.first]) - history_stats(pair.history).mean) for pair in pairs]
-    # the two sides changed over: whether main's scores are lower than this run's
+    # sides swapped: tests whether main's scores are lower than this run's
     strata = [Stratum(grid.levels(pair.attempts[: pair.first]), grid.counted(pair.history)) for pair in pairs]
     own = [lower_than_reference([stratum]) if up > 0 else 1.0 for stratum, up in zip(strata, rises, strict=True)]
     stable = never_differed(pairs)
@@ -269,11 +269,11 @@ def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Impr
     return Improvement(better, p <= alpha * _IMPROVED_MEAN, p)
 
 
-# --- intervals: shown, never decided by -------------------------------------------------------------
+# --- intervals: displayed only ----------------------------------------------------------------------
 
 
 def interval_of(pair: Pair, current: tuple[float, ...]) -> Interval | None:
-    """Newcombe's interval of pass rates where every score is 0 or 1, Welch's of means elsewhere."""
+    """Newcombe's interval of pass rates if every score is 0 or 1, else Welch's of means."""
     past = history_stats(pair.history)
     if is_binary(current, [score for score, _ in pair.history]):
         return newcombe((round(past.mean * past.n), past.n), (round(sum(current)), len(current)))
@@ -283,9 +283,9 @@ def interval_of(pair: Pair, current: tuple[float, ...]) -> Interval | None:
 
 
 def _within_scale(interval: Interval, pairs: Sequence[Pair]) -> Interval:
-    """An interval of a change cut where no score can be: from its baseline nothing leaves the criterion's scale.
+    """Clip the interval of a change: starting from the baseline, no score can leave the criterion's scale.
 
-    Scores beyond the scale that was declared widen it: they were there.
+    Scores outside the declared scale widen it.
     """
     before = [pair.baseline.mean for pair in pairs if pair.baseline]
     if not before:
@@ -300,7 +300,7 @@ def _within_scale(interval: Interval, pairs: Sequence[Pair]) -> Interval:
 
 
 def _smallest_drop(found: CriterionEvidence) -> float | None:
-    """The fall of the suite's mean this run would have found four times out of five; None where none is looked for."""
+    """The drop of the suite's mean that this run would detect with 80 % power; None if it tests for none."""
     if found.suite_test is None or found.grid.minimize:
         return None
     sizes = [
@@ -312,7 +312,7 @@ def _smallest_drop(found: CriterionEvidence) -> float | None:
 
 
 def _variance(pair: Pair) -> float:
-    """Of one attempt. A history that never differed may still: half a failure is added to a pass rate's."""
+    """The variance of one attempt. Half a failure is added to pass rates: a constant history may still vary."""
     past = history_stats(pair.history)
     if is_binary([score for score, _ in pair.history]):
         rate = (past.mean * past.n + 0.5) / (past.n + 1)

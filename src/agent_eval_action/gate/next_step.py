@@ -1,4 +1,4 @@
-"""Choose the next runs: the control, suspects again, the suite again, or nothing. Pure."""
+"""Choose the next runs: the control, the suspects, the suite, or nothing. Pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from agent_eval_action.results.history import weighted_mean
 from agent_eval_action.results.pair_scores import exact_mean, meets
 
 FIRST_DOUBT: Final = 0.2
-"""Suspects whose first fresh runs are this unlikely by chance are run more."""
+"""Suspects are run further if their first fresh runs have at most this p."""
 SUITE_IN_DOUBT: Final = (0.35, 0.12, 0.08, 0.05, 0.03)
-"""Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
+"""The suite is passed again while its p is at most this, per pass: a real drop becomes clearer with each."""
 INTERLEAVED_RUNS: Final = 5
-"""Runs of this change made in turn with a whole control of a suspect, so that what drifts meets both."""
+"""Runs of this change interleaved with a suspect's whole control, so that drift affects both sides equally."""
 SMALL_INTERLEAVED_RUNS: Final = 3
-"""The same in turn with a small control."""
+"""The same with a small control."""
 SHORT_HISTORY: Final = 2
-"""A history of at most so many times the fresh runs tells less than the control would."""
+"""A history of at most this many times the fresh runs tells less than the control would."""
 _DECIDED: Final = frozenset({Status.CONFIRMED, Status.ON_MAIN, Status.UNCONTROLLED})
 
 Attempts = tuple[tuple[CaseKey, int], ...]
-"""Cases in order with how many *more* attempts of each."""
+"""Cases in order, with the number of *further* attempts of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerunSuspects:
-    """Run these cases again: they did worse than on main. ``why`` is for the progress display."""
+    """Run these cases again: they scored worse than on main. ``why`` is for the progress display."""
 
     attempts: Attempts
     why: str
@@ -49,7 +49,7 @@ class RerunSuspects:
 
 @dataclass(frozen=True, slots=True)
 class RerunSuite:
-    """Pass the suite again: its drop is in doubt. Cases that were run again for another reason need less."""
+    """Pass the suite again: its drop is in doubt. Cases that were already run again need fewer attempts."""
 
     attempts: Attempts
     why: str
@@ -57,10 +57,10 @@ class RerunSuite:
 
 @dataclass(frozen=True, slots=True)
 class RunControl:
-    """Run these cases on the base commit's agent, and in turn with it ``interleaved`` on this change's.
+    """Run these cases on the base commit's agent, interleaved with ``interleaved`` runs of this change's agent.
 
-    What drifts, a model or a service, then meets both arms alike. ``errors_answer``: it is asked whether the base's
-    agent answers at all, so that an error of it is an answer and no reason to ask it nothing more.
+    Drift of a model or a service then affects both sides equally. ``errors_answer``: the question is whether the base's
+    agent answers at all, so that an error counts as an answer and does not end the control.
     """
 
     attempts: Attempts
@@ -71,7 +71,7 @@ class RunControl:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more would change the verdict, or (``limited``) a limit forbids what would."""
+    """Nothing more would change the verdict, or (``limited``) a limit forbids the runs that would."""
 
     reason: str
     limited: bool = False
@@ -83,10 +83,10 @@ _Criteria = Iterable[CriterionEvidence]
 
 
 def next_step(state: GateState, rules: GateRules) -> Step:
-    """The next thing worth running. A rule that is not adaptive: nothing."""
+    """The next runs that are worth making; none unless the rules are adaptive."""
     if not rules.adaptive:
         return Stop("nothing more can be run")
-    # where main itself collapsed, no run of either agent tells what the change does
+    # if main itself collapsed, no run of either agent shows the effect of the change
     criteria = [found for found in assess(state, rules).values() if found.main_collapse is None]
     limit = rules.limit(len({pair.key for pair in state.pairs}))
     room = limit - state.extra
@@ -96,7 +96,7 @@ def next_step(state: GateState, rules: GateRules) -> Step:
         if isinstance(step, Stop):
             return step
         interleaved = step.interleaved if isinstance(step, RunControl) else ()
-        # without its control a suspect would decide nothing
+        # without its control a suspect decides nothing
         reserve = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
         cost = sum(runs for _, runs in (*step.attempts, *interleaved))
         if cost <= room - sum(reserve.get(case, 0) for case, _ in step.attempts):
@@ -109,7 +109,7 @@ def next_step(state: GateState, rules: GateRules) -> Step:
 
 
 def _steps(criteria: _Criteria) -> Iterable[Step | None]:
-    """What could be done, most needed first: a suspect that is clear after the first look is not run to the last."""
+    """Possible steps, most useful first: a suspect that the first look decides is not run to the last."""
     enough = Stop("a regression is confirmed")
     yield _slice_control(criteria)
     yield enough if any(criterion.fell_far and criterion.confirmed for criterion in criteria) else None
@@ -126,7 +126,7 @@ def _steps(criteria: _Criteria) -> Iterable[Step | None]:
 
 
 def _control_costs(criteria: _Criteria) -> dict[CaseKey, int]:
-    """The least the control of each suspect costs, both arms together, where none of it is made."""
+    """The least cost of each suspect's control on both sides, for suspects that have none yet."""
     found: dict[CaseKey, int] = {}
     for criterion in criteria:
         least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_INTERLEAVED_RUNS
@@ -139,7 +139,7 @@ def _control_costs(criteria: _Criteria) -> dict[CaseKey, int]:
 def _worst_first(
     step: RerunSuspects | RunControl, criteria: _Criteria, reserve: Mapping[CaseKey, int], room: int
 ) -> Step | None:
-    """As much of a step as there is room for: the cases that fell furthest, each with what its control needs."""
+    """The part of a step that fits into ``room``: the cases that fell furthest, each with the cost of its control."""
     interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
     falls: dict[CaseKey, float] = {}
     for criterion in criteria:
@@ -175,7 +175,7 @@ def _suspects(criteria: _Criteria, target: Callable[[CriterionEvidence, Pair], i
 
 
 def _first_look(criterion: CriterionEvidence, pair: Pair) -> int:
-    """Fresh runs every suspect gets."""
+    """The number of fresh runs that every suspect gets."""
     runs, worse = criterion.runs(pair), criterion.worse_each_time(pair)
     if (
         criterion.stable
@@ -184,14 +184,14 @@ def _first_look(criterion: CriterionEvidence, pair: Pair) -> int:
         and pair.controllable
         and not pair.control_attempts
     ):
-        return 1  # the rest of the three is made in turn with the control
+        return 1  # the rest of the three is interleaved with the control
     if criterion.stable and (runs < STABLE_RUNS or worse or criterion.recovered(pair)):
         return STABLE_RUNS
     return FRESH_LOOKS[0][0]
 
 
 def _next_look(criterion: CriterionEvidence, pair: Pair) -> int:
-    """Fresh runs a suspect should have: to the next look while it is in doubt."""
+    """The number of fresh runs a suspect should have: up to the next look while it is in doubt."""
     made, first, last = criterion.runs(pair), FRESH_LOOKS[0][0], FRESH_LOOKS[-1][0]
     if made < first or made >= last or _is_decided(criterion, pair):
         return made
@@ -203,7 +203,7 @@ def _next_look(criterion: CriterionEvidence, pair: Pair) -> int:
 
 
 def _is_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
-    """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
+    """Whether a suspect is decided; before its control, whether it would be if the control matched the history."""
     if pair.control or not criterion.control or not pair.controllable:
         return criterion.tests[pair.key].status in _DECIDED
     return criterion.is_sure(pair, control=False)
@@ -213,7 +213,7 @@ def _is_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
 
 
 def _slice_control(criteria: _Criteria) -> RunControl | None:
-    """Where nearly everything fell: a slice of the suite on both arms says whether that is the change."""
+    """If nearly everything fell, run a slice of the suite on both sides to see whether the change is the cause."""
     wanted: dict[CaseKey, int] = {}
     interleaved: dict[CaseKey, int] = {}
     for criterion in criteria:
@@ -225,7 +225,7 @@ def _slice_control(criteria: _Criteria) -> RunControl | None:
 
 
 def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
-    """The first slice that was not made; none where the slice before it shows main to be as bad."""
+    """The first slice not run yet; () if the slice before it shows main to be as bad."""
     for size in criterion.slices:
         test = criterion.slice_test(size)
         if test is None:
@@ -237,7 +237,7 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
 
 
 def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bool]) -> RunControl | None:
-    """The control of the suspects that are due, and of the whole suite where its mean would block."""
+    """The control of the suspects that are due, and of the whole suite if its mean would block."""
     wanted: dict[CaseKey, int] = {}
     interleaved: dict[CaseKey, int] = {}
     for criterion in criteria:
@@ -264,7 +264,7 @@ def _run_control(wanted: dict[CaseKey, int], interleaved: dict[CaseKey, int]) ->
 
 
 def _interleaved_runs(criterion: CriterionEvidence, pair: Pair) -> int:
-    """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
+    """The number of runs of this change to interleave with a suspect's control."""
     if criterion.worse_each_time(pair):
         return STABLE_RUNS - criterion.runs(pair)
     whole = criterion.missing_control(pair) + max(pair.control_attempts, len(pair.control)) >= CONTROL_RUNS
@@ -272,21 +272,21 @@ def _interleaved_runs(criterion: CriterionEvidence, pair: Pair) -> int:
 
 
 def _as_good_as_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
-    """By history alone, also while a small control left doubts: then the rest of it is made."""
+    """Whether history alone decides a suspect. If a small control left doubts, the rest of it is run."""
     if not criterion.runs(pair) or criterion.worse_each_time(pair):
         return criterion.worse_each_time(pair)
     return _is_decided(criterion, pair) or (bool(pair.control) and criterion.is_sure(pair, control=False))
 
 
 def _short_of_history(criterion: CriterionEvidence, pair: Pair) -> bool:
-    """A suspect in doubt because its history is short: the control shows more than as many re-runs."""
+    """Whether a suspect is in doubt because of a short history: the control then tells more than further re-runs."""
     runs = criterion.runs(pair)
     short = runs > 0 and history_stats(pair.history).n <= SHORT_HISTORY * runs
     return short and criterion.p_of(pair, control=False) <= IN_DOUBT
 
 
 def _in_doubt(criterion: CriterionEvidence, pair: Pair) -> bool:
-    """A suspect that may be worse: the control says whether its history was lucky, or short."""
+    """Whether a suspect may be worse: the control shows whether its history was lucky, or short."""
     return criterion.p_of(pair, control=False) <= IN_DOUBT or criterion.together(control=False).p <= IN_DOUBT
 
 
@@ -315,7 +315,7 @@ def _in_order(wanted: Mapping[CaseKey, int]) -> Attempts:
     return tuple(sorted(wanted.items()))
 
 
-# --- words for the progress display ---------------------------------------------------------------
+# --- text for the progress display ----------------------------------------------------------------
 
 
 def describe_step(step: Step, state: GateState) -> str:
@@ -349,7 +349,7 @@ def _describe_fall(pair: Pair) -> str:
         runs = sum(times for _, times in pair.history)
         past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))
         met = sum(meets(score, limit, pair.goal) for score in pair.attempts)
-        if past * len(pair.attempts) != met * runs:  # else the scores moved on one side of the threshold
+        if past * len(pair.attempts) != met * runs:  # otherwise the scores moved without crossing the threshold
             before, now = f"{past}/{runs}", f"{met}/{len(pair.attempts)}"
     moved = "rose" if pair.goal == "minimize" else "fell"
     return f"{pair.criterion} of {pair.key.case} {moved} from {before} to {now}"

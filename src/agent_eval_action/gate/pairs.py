@@ -1,4 +1,4 @@
-"""Every case on every criterion: what main has of it, what this run measured, and what changed. Pure."""
+"""Pairs (case x criterion): main's scores, this run's scores, and the change between them. Pure."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.stats import Levels, levels, passes
 
 TOLERANCE: Final = 1e-9
-"""Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""
+"""Smaller changes (relative for numbers above one) are floating-point noise."""
 
 
 class Incomparable(NamedTuple):
-    """Why there is nothing to compare a pair with: a code, and what the history or an acceptance says of it."""
+    """Why a pair has nothing to compare with: a code, and the text that the history or an acceptance gives."""
 
     why: str
     text: str = ""
@@ -61,16 +61,16 @@ _NOT_KEPT = Incomparable("not_kept")
 class Pair:
     """A case on a criterion. Scores are on the criterion's own scale.
 
-    ``history``: comparable scores of main, pooled, with how often each was seen; () where there are none.
-    ``attempts``: this run's scores in the order of their repeats. The leading ``first`` of them are the first pass, the
-    rest are *fresh*: a re-run of a case scores all its criteria. ``control``: scores of the base commit's agent in this
-    job, which was asked ``control_attempts`` times. ``interleaved``: the fresh scores made in turn with the control.
-    ``controllable``: whether the base commit has the pair's agent. ``errors``: attempts without a score.
+    ``history``: main's comparable scores, pooled, with their counts; () if there are none. ``attempts``: this run's
+    scores in the order of their repeats. The first ``first`` of them are the first pass, the rest are *fresh*: a re-run
+    of a case scores all its criteria. ``control``: scores of the base commit's agent in this job, from
+    ``control_attempts`` attempts. ``interleaved``: the fresh scores made in turn with the control. ``controllable``:
+    whether the base commit has the pair's agent. ``errors``: attempts without a score.
 
-    The rest is of a real run alone. ``measured`` is None exactly for pairs that only main has. ``incomparable`` says
-    why there is nothing to compare with; None where there is. ``below``: the mean misses the threshold (of a removed
-    pair: some attempt missed it). ``accepted``: its change was accepted, so that missing the threshold is intended.
-    ``quarantine``: what sets it aside.
+    Simulated pairs lack the other fields. ``measured`` is None exactly for pairs that only main has. ``incomparable``:
+    why there is nothing to compare with; None if there is. ``below``: the mean misses the threshold (for a removed
+    pair: some attempt missed it). ``accepted``: the change was accepted, so that missing the threshold is intended.
+    ``quarantine``: the entry that sets the pair aside.
     """
 
     key: CaseKey
@@ -98,12 +98,12 @@ class Pair:
 
     @property
     def added(self) -> bool:
-        """Whether the change under test adds the set or the criterion."""
+        """Whether the change under test adds the eval set or the criterion."""
         return self.measured is not None and self.measured.info.added
 
     @property
     def binary(self) -> bool:
-        """Whether every score of it, of either side, is 0 or 1."""
+        """Whether every score on either side is 0 or 1."""
         return is_binary([score for score, _ in self.history], self.attempts, self.control)
 
     @property
@@ -113,7 +113,7 @@ class Pair:
 
     @property
     def left_out(self) -> str:
-        """Why the pair was left out of this run; "" where it was not."""
+        """Why the pair was left out of this run; "" if it was not."""
         return self.measured.unmeasured if self.measured else ""
 
     @property
@@ -125,7 +125,7 @@ class Pair:
 
     @property
     def fall(self) -> float:
-        """The change in the bad direction; 0 where there is none to be seen."""
+        """The change in the bad direction; 0 if there is none or it is unknown."""
         change = self.change or 0.0
         return change if self.goal == "minimize" else -change
 
@@ -142,8 +142,8 @@ def history_stats(history: tuple[ScoreCount, ...]) -> Stat:
 class GateState:
     """Everything measured so far.
 
-    ``control``: whether the base commit's agent can be run. ``extra``: attempts made beyond the first pass, the
-    control's included.
+    ``control``: whether the base commit's agent can be run. ``extra``: attempts beyond the first pass, including those
+    of the base.
     """
 
     pairs: tuple[Pair, ...]
@@ -153,10 +153,10 @@ class GateState:
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """The policy as the loop and the verdict read it.
+    """The policy for the adaptive loop and the verdict.
 
-    ``extra_runs``: attempts beyond the first pass, over the whole run; None: the default of ``max_extra_runs``.
-    ``adaptive``: suspects are run again; without it every attempt is evidence and every pair is tested.
+    ``extra_runs``: most attempts beyond the first pass in the whole run; None: the default of ``max_extra_runs``.
+    ``adaptive``: suspects are run again; otherwise every attempt is evidence and every pair is tested.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -164,18 +164,18 @@ class GateRules:
     adaptive: bool = True
 
     def limit(self, cases: int) -> int:
-        """How many extra attempts a run of so many cases may make."""
+        """The number of extra attempts that a run of this many cases may make."""
         return MOST_EXTRA_RUNS_PER_CASE * cases + MOST_EXTRA_RUNS if self.extra_runs is None else self.extra_runs
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run compared with what main has. Pairs are sorted by name.
+    """A run compared with main. Pairs are sorted by name.
 
-    ``trajectories``: what the baseline's agent called, by case of this run. ``unmeasured``: cases whose baseline this
-    run was to measure and could not, with the reason. ``history`` is what main has, its cases with the names they have
-    now. ``extra`` as in ``GateState``. ``quarantined``: pairs that are set aside, and not in ``pairs``. ``overdue``:
-    quarantines of pairs of this run that have run out.
+    ``trajectories``: the baseline agent's calls, by case of this run. ``unmeasured``: cases whose baseline this run
+    should have measured but could not, with the reason. ``history``: main's, with the cases' current names. ``extra``
+    as in ``GateState``. ``quarantined``: pairs set aside, which ``pairs`` omits. ``overdue``: expired quarantines that
+    cover pairs of this run.
     """
 
     pairs: tuple[Pair, ...]
@@ -190,20 +190,20 @@ class Comparison:
 
     @property
     def cases_set_aside(self) -> frozenset[CaseKey]:
-        """The cases of which every pair is quarantined."""
+        """The cases whose pairs are all quarantined."""
         return frozenset(pair.key for pair in self.quarantined) - {pair.key for pair in self.pairs}
 
 
 @collector_paused()
 def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey, str] | None = None) -> Comparison:
-    """Compare a run with what main has.
+    """Compare a run with main.
 
-    ``unmeasured``: cases that main has and whose baseline could not be measured, with the reason.
+    ``unmeasured``: main's cases whose baseline could not be measured, with the reason.
 
-    Where main has no record every pair is *failing* or *passing* by its threshold alone.
+    Without a record of main every pair is *failing* or *passing* by its threshold alone.
     """
     main = history.pooled
-    if main and not history.pairs:  # it was not pooled for this suite: its cases have the names of its time
+    if main and not history.pairs:  # a history that was not pooled for this suite has the cases' old names
         main = with_current_names(main, measured_identities(result))
         history = replace(history, pooled=main)
     known = {case.key: case for case in main.cases} if main else {}
@@ -234,7 +234,7 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
         overdue=tuple(entry for entry in history.overdue if any(_covering([entry], pair) for pair in pairs)),
         removed=tuple(_removed(known, result)),
         baseline=info,
-        # those of removed cases too, by the baseline's key
+        # including removed cases, under the baseline's key
         trajectories={names.get(key, key): record.trajectory for key, record in known.items() if record.trajectory},
         unmeasured=unmeasured,
         history=history,
@@ -250,7 +250,7 @@ def _covering(entries: Iterable[Quarantine], pair: Pair) -> Quarantine | None:
 def comparable_record(
     case_digest: str, info: CriterionInfo, record: CaseRecord | None
 ) -> CriterionRecord | Incomparable:
-    """The scores of a record that count for a pair, or why none of them do. Nothing else decides this."""
+    """A record's scores that count for a pair, or why none do. The only place that decides this."""
     if record is None:
         return NEW_CASE
     if record.digest != kept_digest(case_digest):
@@ -262,18 +262,18 @@ def comparable_record(
 
 
 def differs(before: float, after: float) -> bool:
-    """Whether two scores differ by more than floating point explains."""
+    """Whether two scores differ by more than floating-point noise."""
     return abs(after - before) > TOLERANCE * max(1.0, abs(before), abs(after))
 
 
 def mean_of(values: Iterable[float]) -> float | None:
-    """Mean of means; None of nothing. The same in any order."""
+    """The mean; None if there are no values. Independent of their order."""
     numbers = list(values)
     return math.fsum(numbers) / len(numbers) if numbers else None
 
 
 def _why_incomparable(pair: PairScores, record: CaseRecord | None, history: History) -> Incomparable | None:
-    """Why main's scores of a pair do not count, in its history's words where it has some; None where they do."""
+    """Why main's scores of a pair do not count, in the history's words if it has some; None if they do."""
     old = comparable_record(pair.case.digest, pair.info, record)
     if (reason := history.acceptance(pair.key, pair.info.name)) is not None:
         return Incomparable("accepted", reason)
@@ -341,11 +341,11 @@ def _kind(scores: PairScores, old: CriterionRecord | None, why_not: Incomparable
 
 
 def _change_kind(before: float, current: float, info: CriterionInfo, *, below: bool) -> ChangeKind:
-    """Today's threshold holds for both sides: a threshold that moved is no change of the agent's."""
+    """Judge both sides by today's threshold: moving a threshold does not change the agent."""
     threshold = info.threshold
     if not differs(before, current):
         return ChangeKind.STILL_FAILING if below else ChangeKind.SAME
-    # what the baseline keeps is rounded: at the threshold means that it was met
+    # the baseline keeps rounded scores: one at the threshold met it
     was_below = threshold is not None and not meets(before, threshold, info.goal) and differs(before, threshold)
     if below:
         return ChangeKind.STILL_FAILING if was_below else ChangeKind.NEWLY_FAILING
@@ -360,7 +360,7 @@ def _baseline_stat(old: CriterionRecord) -> Stat:
 
 
 def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable[Pair]:
-    """Pairs of the baseline that this run could have had and has not. A narrowed run has left cases out on purpose."""
+    """Pairs of the baseline that this run lacks, except cases that a narrowed run left out on purpose."""
     configured: dict[CaseKey, set[str]] = {}
     for measured in result.sets if known else ():
         criteria = {kept_name(info.name) for info in measured.criteria}
@@ -389,7 +389,7 @@ _BEYOND: Final = 2 * _STEPS
 
 
 def mean(scores: Sequence[float]) -> float:
-    """Mean of one pair's attempts, the same in any order."""
+    """Mean of one pair's attempts, independent of their order."""
     return scores[0] if len(scores) == 1 else math.fsum(scores) / len(scores)
 
 
@@ -400,11 +400,11 @@ def is_binary(*scores: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ScoreGrid:
-    """How a criterion's scores become whole numbers.
+    """The mapping of a criterion's scores to whole numbers.
 
-    ``binary``: every score is 0 or 1. Else fifty steps to the scale of the history, two per cent a step
-    where lower is better (a ratio). Scores far outside of what main ever had are moved to its edge. The
-    scale comes of the history alone, so that a worse score can never make a coarser grid.
+    ``binary``: every score is 0 or 1. Otherwise the scale of the history has fifty steps; where lower is better, a
+    step is two per cent (a ratio). Scores far outside main's range are clipped to the edge. Only the history
+    determines the scale, so that a worse score can never coarsen the grid.
     """
 
     binary: bool
@@ -452,7 +452,7 @@ def _counted(grid: ScoreGrid, history: tuple[ScoreCount, ...]) -> Levels:
 
 
 def _scale(highest: float) -> float:
-    """The round number at or above: 1, 2, 5, 10, …; at least 1."""
+    """The next round number (1, 2, 5, 10, …) at or above ``highest``; at least 1."""
     if highest <= 1:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))
@@ -460,7 +460,7 @@ def _scale(highest: float) -> float:
 
 
 def merged(counts: Iterable[tuple[int, int]], floor: int | None = None) -> Levels:
-    """Counts added up by level, none of which is below ``floor``."""
+    """Counts summed by level; levels below ``floor`` are raised to it."""
     found: Counter[int] = Counter()
     for level, times in counts:
         found[level if floor is None else max(level, floor)] += times

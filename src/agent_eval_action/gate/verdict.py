@@ -1,6 +1,6 @@
-"""From a comparison and a policy to the verdict and its reasons. Pure.
+"""The verdict and its reasons, from a comparison and a policy. Pure.
 
-Evidence of a failure outweighs what could not be measured; what could not be measured outweighs a pass.
+Evidence of a failure outweighs missing measurements, which outweigh a pass.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ _CONFIRMED: Final = frozenset({Status.CONFIRMED, Status.WITH_SUITE})
 def decide(
     comparison: Comparison, result: RunResult, policy: Policy, broken: Sequence[BrokenCase] | None = None
 ) -> Decision:
-    """The whole conclusion about ``result``, which ``comparison`` was made of.
+    """Decide about ``result``, from which ``comparison`` was made.
 
-    ``broken``: what the change's code breaks, where ``result`` does not hold all attempts of the base commit's agent.
+    ``broken``: the cases that the change's code breaks, if ``result`` lacks some attempts of the base commit's agent.
     """
     every = _judgements(comparison, result, policy)
     criteria = [criterion for criterion in every if criterion.policy.mode != "off"]
@@ -120,10 +120,10 @@ def _is_judged(pair: Pair, policy: Policy) -> bool:
 
 
 def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
-    """Every pair that holds the change up because it is worse than main, in the order of the decision.
+    """Every pair that holds the change up because it is worse than main, in the decision's order.
 
-    These are the pairs that block by evidence, those that a limit kept from being confirmed, and, where a
-    criterion blocks over its whole suite, all pairs of that criterion that fell: accepting them lets the change pass.
+    These are the pairs that block by evidence, those that a limit kept from being confirmed, and, for a criterion
+    that blocks over its whole suite, all its pairs that fell: accepting them lets the change pass.
     """
     suites = {
         found.subject.criterion for found in decision.findings if found.severity == "blocks" and not found.subject.case
@@ -139,7 +139,7 @@ def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
 
 
 def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> list[CriterionJudgement]:
-    """Every criterion, sorted by name, with the evidence and the rules it is judged by."""
+    """Every criterion, sorted by name, with its evidence and policy."""
     base = result.base is not None and not result.base.unavailable
     rules = GateRules(policy, adaptive=result.conditions.adaptive)
     evidence = assess(GateState(comparison.pairs, control=base), rules)
@@ -150,9 +150,9 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
             groups.setdefault(pair.criterion, []).append(pair)
     sources = {(info.name, info.source) for one in result.sets for info in one.criteria if info.threshold is not None}
     own_thresholds = {name for name, source in sources if source not in ("default", "recording")}
-    recorded = {name for name, source in sources if source == "recording"}  # what passed then is to pass now
+    recorded = {name for name, source in sources if source == "recording"}  # what passed in the recording must pass now
     own = {name: policy.for_criterion(name, groups[name][0].goal) for name in sorted(groups)}
-    # who configures ADK's rule, or a threshold on the suite's mean, adopts ADK's default thresholds
+    # configuring ADK's rule, or a threshold on the suite's mean, adopts ADK's default thresholds
     configured = any(
         rule.mode != "off"
         and (rule.threshold_on in {"case", "suite"} or name in own_thresholds)
@@ -183,7 +183,7 @@ def _outcome(severities: set[Severity], *, collecting: bool) -> Verdict:
 
 
 def _order(found: Finding) -> tuple[object, ...]:
-    """Deciding findings first, and among them those about the whole suite."""
+    """Sort key: deciding findings first, among them those about the whole suite first."""
     subject = found.subject
     names = (subject.agent, subject.eval_set, subject.case, subject.criterion)
     return _SEVERITIES.index(found.severity), subject.case is not None, *(name or "" for name in names)
@@ -215,9 +215,9 @@ def _pair_change(pair: Pair, criterion: CriterionJudgement | None, trajectories:
 
 
 def _kind(pair: Pair, test: SuspectTest | None, *, improved: bool) -> ChangeKind:
-    """Cleared and as bad on main are no changes of the agent's; a confirmed one is, whatever its mean says."""
+    """Cleared and broken-on-main pairs are not changes of the agent; confirmed ones are, whatever the mean says."""
     if pair.kind in {ChangeKind.FIXED, ChangeKind.BETTER} and not improved:
-        return ChangeKind.SAME  # what may be chance is no more called better than worse
+        return ChangeKind.SAME  # an improvement within chance counts as no change, as a decline does
     if test is None or pair.kind is ChangeKind.ERROR:
         return pair.kind
     if test.status is Status.CLEARED:
@@ -230,7 +230,7 @@ def _kind(pair: Pair, test: SuspectTest | None, *, improved: bool) -> ChangeKind
 
 
 def _trajectories(comparison: Comparison, criteria: Iterable[CriterionJudgement]) -> Iterable[BaselineTrajectory]:
-    """Of the cases a report goes into: 10,000 that are as they were need none."""
+    """Only of the cases that reports show in detail, not of 10,000 unchanged ones."""
     shown = {pair.key for pair in pairs_of(criteria, gating=True) if pair.kind in _SHOWN_IN_DETAIL}
     shown |= {pair.key for pair in comparison.removed}
     for key in sorted(shown & comparison.trajectories.keys()):
@@ -249,7 +249,7 @@ def _reasons(
     findings: Sequence[Finding],
     left_out: Sequence[Finding],
 ) -> Iterator[Finding]:
-    """What the headline says. ``left_out``: the findings about missing credentials, which it names of a pass too."""
+    """The headline's findings. ``left_out``: those about missing credentials, which it names even for a pass."""
     if outcome is Verdict.FAIL:
         yield from _failures(criteria, findings)
         yield from _undecided(findings)
@@ -277,7 +277,7 @@ def _failures(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding
         pair.key for criterion, pair in blocking if pair.kind in fell or criterion.status(pair) is Status.CONFIRMED
     }
     still = {pair.key for _, pair in blocking if pair.kind is ChangeKind.STILL_FAILING} - worse
-    alone = {pair.key for _, pair in blocking} - worse - still  # by its threshold, whatever became of it otherwise
+    alone = {pair.key for _, pair in blocking} - worse - still  # by its threshold, however it compares with main
     for code, keys in (
         (FindingCode.CASES_WORSE, worse),
         (FindingCode.CASES_BELOW_THRESHOLD, alone),
@@ -287,7 +287,7 @@ def _failures(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding
             yield finding("blocks", code, **named_cases(sorted(keys)), total=total)
     for found in findings:
         if found.severity == "blocks" and found.subject.case is None:
-            # which cases moved it is known already, where they are named as worse
+            # the cases that moved the mean are already named as worse
             named = worse and found.data.get("worst")
             yield found.model_copy(update={"data": {**found.data, "worst": []}}) if named else found
 
@@ -334,15 +334,15 @@ def _extent(criteria: Sequence[CriterionJudgement]) -> dict[str, Any]:
 
 
 def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
-    """Those that were run: one this run left out was not measured on anything."""
+    """The cases that this run did not leave out."""
     return {pair.key for pair in pairs_of(criteria) if not pair.left_out}
 
 
-# --- what to know beside the verdict ---------------------------------------------------------------
+# --- notes beside the verdict ----------------------------------------------------------------------
 
 
 def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
-    """What a reader must know beside the scores, each thing once and briefly."""
+    """What a reader must know besides the scores, each fact once."""
     yield from _quarantines(comparison)
     if result.conditions.fail_on == "never":
         yield note(FindingCode.REPORT_ONLY)
@@ -362,7 +362,7 @@ def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], resul
 
 
 def _quarantines(comparison: Comparison) -> Iterator[Finding]:
-    """What is overdue, then what is set aside, with what became of it."""
+    """Overdue quarantines, then active ones with the state of their pairs."""
     for entry in comparison.overdue:
         yield note(FindingCode.QUARANTINE_OVERDUE, **_quarantine_data(entry))
     by_entry: dict[str, list[Pair]] = defaultdict(list)
@@ -393,7 +393,7 @@ def _policy_notes(comparison: Comparison, criteria: Sequence[CriterionJudgement]
 
 
 def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
-    """What differs between the conditions of both sides: shown, never a reason not to compare."""
+    """Differences between the conditions of both sides. They are shown, but never prevent the comparison."""
     then = {agent.agent: agent for agent in baseline.agents}
     for now in result.conditions.agents:
         old, subject = then.get(now.agent), Subject(agent=now.agent)
@@ -416,7 +416,7 @@ def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
 
 
 def _restarted(history: History) -> Iterator[Finding]:
-    """Accepted changes from whose merge on the scores of a pair count, by their reasons."""
+    """Accepted changes whose merge restarted the history of pairs, by reason."""
     by_reason: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (key, criterion), pair in sorted(history.pairs.items()):
         if pair.anew and pair.scores:
@@ -437,7 +437,7 @@ def _removed(pairs: Sequence[Pair]) -> Iterator[Finding]:
 
 
 def _incomparable(pairs: Iterable[Pair]) -> Iterator[Finding]:
-    """What has no comparable history; of accepted changes neither main's scores nor a threshold it met hold."""
+    """Pairs without comparable history. For accepted changes neither main's scores nor its thresholds apply."""
     reasons: dict[Incomparable, list[Pair]] = defaultdict(list)
     accepted: dict[Incomparable, list[Pair]] = defaultdict(list)
     for pair in pairs:
@@ -474,7 +474,7 @@ def _not_applicable(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]
 
 
 def _flaky(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
-    """The note about flaky scores: worse at first, as on main in re-runs."""
+    """The note about flaky scores: worse at first, but as on main in re-runs."""
     tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
     cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
     cleared.sort(key=lambda item: (item[0].key, item[0].criterion))
