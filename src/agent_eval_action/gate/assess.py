@@ -166,7 +166,7 @@ class CriterionEvidence:
         return self.grid.binary or is_binary([score for score, _ in pair.history], pair.attempts[: pair.first])
 
     def is_large(self, pair: Pair, before: float, now: float) -> bool:
-        """Whether a drop may block: it is at least ``min_effect``, or leads from meeting the threshold to missing it."""
+        """Whether a drop may block: it is at least ``min_effect``, or goes from meeting the threshold to missing it."""
         if before - now >= self.min_effect - 1e-9:
             return True
         limit = pair.threshold

@@ -36,7 +36,7 @@ LEVEL: Final = 0.001
 CASES: Final = 10
 START_CASES: Final = 3
 _RUNS: Final = ((10, 1, 1), (7, 1, 2), (5, 1, 3), (4, 2, 2), (3, 2, 4), (2, 3, 4), (1, 5, 8))
-"""Number of broken cases, fresh runs and base runs of each that make p < LEVEL if all fail here and none on the base."""
+"""Number of broken cases, then fresh and base runs of each: p < LEVEL if all fail here and none on the base."""
 
 
 @dataclass(frozen=True, slots=True)

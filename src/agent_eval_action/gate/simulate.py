@@ -1,6 +1,6 @@
-"""Runs of agents with known pass rates or scores, decided by the gate's own functions: how often it is right.
+"""Simulate runs of agents with known pass rates or scores, decided by the gate's own functions.
 
-``benchmarks/gate_fidelity.py`` measures the gate with it, ``agent-eval simulate`` a team's policy on its history.
+``benchmarks/gate_fidelity.py`` measures the gate with it; ``agent-eval simulate`` tests a policy on a team's history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """How one case comes out: a pass rate (``sd`` None), or normal scores clipped to 0 and 1."""
+    """The score distribution of one case: a pass rate (``sd`` None), or normal scores clipped to 0 and 1."""
 
     mean: float
     sd: float | None = None
@@ -41,7 +41,7 @@ class Agent:
 class SimulatedCase:
     """One case under main (``base``) and under the change (``head``).
 
-    ``past``: main as it was when its history was made; None: as it is now.
+    ``past``: main when its history was recorded; None: the same as ``base``.
     """
 
     base: Agent
@@ -53,8 +53,8 @@ class SimulatedCase:
 class SimulatedSuite:
     """A suite with its history.
 
-    ``flip``: how often a judge takes a pass for a failure and the other way round (a graded score for one
-    minus it). ``criteria`` are correlated over each attempt of a case; the change is in all of them.
+    ``flip``: the rate at which a judge inverts a verdict (a graded score becomes one minus it). ``criteria`` are
+    correlated within each attempt of a case; the change affects all of them.
     """
 
     cases: tuple[SimulatedCase, ...]
@@ -65,7 +65,7 @@ class SimulatedSuite:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One simulated run. ``runs``: attempts of either arm over the number of cases."""
+    """One simulated run. ``runs``: attempts on both sides divided by the number of cases."""
 
     blocked: bool
     inconclusive: bool
@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One run's luck: scores by case, criterion and attempt, of main's records, of the change, of the control."""
+    """The random scores of one run, by case, criterion and attempt: main's records, the change, the control."""
 
     history: Floats
     head: Floats
@@ -82,7 +82,7 @@ class Drawn:
 
 
 class Sampler:
-    """Draws runs of one suite from one seed."""
+    """Draws runs of one suite, reproducibly from a seed."""
 
     def __init__(self, suite: SimulatedSuite, seed: int) -> None:
         import numpy as np  # noqa: PLC0415 - needed by simulations alone
@@ -93,7 +93,7 @@ class Sampler:
         self._head = [case.head for case in suite.cases]
 
     def draw(self, attempts: int) -> Drawn:
-        """One run, with so many attempts of each arm to take from."""
+        """One run with this many attempts available on each side."""
         return Drawn(
             self._scores(self._past, self.suite.history),
             self._scores(self._head, attempts),
@@ -101,7 +101,7 @@ class Sampler:
         )
 
     def more(self, drawn: Drawn) -> Drawn:
-        """The same run with as many attempts again."""
+        """The same run with twice as many attempts available."""
         import numpy as np  # noqa: PLC0415 - needed by simulations alone
 
         count = drawn.head.shape[2]
@@ -127,7 +127,7 @@ class Sampler:
 
 
 class SimulatedRun:
-    """One run as the pipeline makes it: a first pass, then whatever the gate asks for."""
+    """One run as the pipeline makes it: a first pass, then the runs that the gate requests."""
 
     def __init__(
         self, sampler: Sampler, drawn: Drawn, rules: GateRules, *, control: bool = True, first: int = 1
@@ -152,7 +152,7 @@ class SimulatedRun:
         return GateState(tuple(self._pairs), self._control, self._extra)
 
     def finish(self) -> Outcome:
-        """Run until the gate has enough, and decide."""
+        """Run until the gate stops, and decide."""
         while not isinstance(step := next_step(self.state, self._rules), Stop):
             control = isinstance(step, RunControl)
             for key, more in step.attempts:
@@ -197,7 +197,7 @@ _SEVERAL: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class BacktestRow:
-    """One change to one criterion's suite, many times. ``runs_per_case`` counts every attempt of either arm."""
+    """One change to one criterion's suite, simulated repeatedly. ``runs_per_case``: attempts on both sides."""
 
     criterion: str
     change: str
@@ -210,7 +210,7 @@ class BacktestRow:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """Every change to every criterion, harmless first; ``left_out`` says why a criterion is not among them."""
+    """Every change to every criterion, harmless ones first; ``left_out`` says why criteria are missing."""
 
     rows: tuple[BacktestRow, ...]
     left_out: tuple[str, ...] = ()
@@ -226,10 +226,9 @@ def backtest_policy(
     extra_runs: int | None = None,
     report_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Backtest:
-    """Simulate so many runs of each change from one seed. A case comes out as main's scores of it did.
+    """Simulate ``runs`` runs of each change. The cases score as in main's history.
 
-    ``extra_runs`` as in the settings. ``report_progress`` takes how many of all runs are simulated, and how many there
-    are.
+    ``extra_runs`` as in the settings. ``report_progress`` takes the numbers of simulated and of all runs.
     """
     left_out: list[str] = []
     simulated: list[tuple[str, GateRules, SimulatedSuite, str]] = []
@@ -278,7 +277,7 @@ def _backtest_row(criterion: str, change: str, suite: SimulatedSuite, outcomes: 
 
 
 def _agent(scores: Sequence[ScoreCount]) -> Agent:
-    """A pass rate where every score was 0 or 1, else mean and spread."""
+    """A pass rate if every score was 0 or 1, else mean and standard deviation."""
     mean = weighted_mean(scores)
     if is_binary([score for score, _ in scores]):
         return Agent(mean)
@@ -287,7 +286,7 @@ def _agent(scores: Sequence[ScoreCount]) -> Agent:
 
 
 def _changes(agents: Sequence[Agent]) -> Iterator[tuple[str, Sequence[Agent]]]:
-    """What a change is called, and the agents under it."""
+    """The description of each change, and the agents under it."""
     best = max(range(len(agents)), key=lambda at: agents[at].mean)
     yield "nothing (a harmless change)", agents
     yield "its most reliable case always fails", _scaled(agents, {best}, 0.0)
