@@ -1,4 +1,4 @@
-"""The command: its entry point, and what becomes of everything that is raised."""
+"""The entry point of ``agent-eval``, which turns every exception into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def main() -> None:
-    """Run the command ``agent-eval`` and turn what it raises into an exit code."""
+    """Run ``agent-eval`` and exit with its code."""
     from agent_eval_action.sandbox.container_init import supervise
 
     supervise(print_step_error)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed for this process
+        if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - until the process ends
-    signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
+    signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT does, until a run installs its own handlers
     try:
         if sys.argv[1:2] == ["run"]:
             _begin_run()
@@ -34,21 +34,21 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = ExitCode.INTERRUPTED
-    code = _flushed(code)
+    code = _flush_output(code)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        os._exit(code)  # threads of an interrupted run: Python would wait for them, a download for minutes
-    gc.freeze()  # as it ends, Python looks through all objects of a run for garbage, several times
+        os._exit(code)  # threads of an interrupted run: Python would join them, and a download may take minutes
+    gc.freeze()  # spares several garbage collections over all objects of the run at interpreter exit
     sys.exit(code)
 
 
 def print_step_error(sentence: str) -> None:
-    """Print an annotation of the step. The first process does so when nothing else runs, so it imports no CI module."""
+    """Print an error annotation. The container's first process calls this too, so it imports no CI module."""
     text = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     print(f"::error title=agent-eval::{text}", flush=True)
 
 
 def _begin_run() -> None:
-    """What need not wait for the imports of a run, which take half a second, and several on a busy machine."""
+    """Start work before the imports of a run, which take half a second, and several on a busy machine."""
     if os.environ.get("CI") and not {"-q", "--quiet"} & set(sys.argv):
         from agent_eval_action import __version__
 
@@ -62,11 +62,11 @@ def _run() -> int:
     if any(name.startswith("INPUT_") for name in os.environ):
         from agent_eval_action.config.options import given_credentials
 
-        # judges and agents read the models' own variables, whichever way their values came
+        # judges and agents read credentials from the models' own variables, so inputs are copied there
         os.environ.update(given_credentials(os.environ))
-    # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
+    # We use no pydantic plugins; searching for them reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
+    # A run makes many long-lived objects: at Python's default threshold of 700 the collector takes a third of its time.
     gc.set_threshold(200_000, 50, 100)
     gc.freeze()
     from agent_eval_action.cli import log
@@ -79,10 +79,10 @@ def _run() -> int:
         app()
     except SystemExit as ended:  # typer's own: usage errors, --help, typer.Exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BrokenPipeError:  # whoever reads has read enough, and there may have been no verdict yet
+    except BrokenPipeError:  # the reader closed the pipe, perhaps before the verdict
         return ExitCode.INCONCLUSIVE
     except Exception as error:  # noqa: BLE001 - the last catch of the process
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:  # stdout, for files have errors of their own
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:  # files have errors of their own: this is stdout
             error = OutputError(f"the output cannot be written: {error.strerror}")
         code = error.exit_code if isinstance(error, AgentEvalError) else ExitCode.BUG
         with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ def _report(error: Exception) -> None:
 
     if isinstance(error, AgentEvalError):
         text = f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}"
-        if sys.stderr.isatty():  # else every line stays whole, and what draws is not imported
+        if sys.stderr.isatty():  # otherwise lines are not wrapped, and rich is not imported
             from agent_eval_action.cli.log import print_line
 
             print_line(text, lines=True, limit=20_000)
@@ -118,21 +118,21 @@ def _report(error: Exception) -> None:
 
     from agent_eval_action import __version__
 
-    # the shape of an issue: what a maintainer needs and nothing of the environment's values
+    # formatted as an issue: what a maintainer needs, without values of the environment
     issue = (
         "This is a defect of agent-eval, not of your agent. Please open an issue with the text below.\n\n"
         f"### Version\nagent-eval-action {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n"
         f"### Command\n`agent-eval {' '.join(sys.argv[1:])}`\n\n"
         f"### Traceback\n```\n{log.traceback_lines(traceback.format_exc().rstrip())}\n```"
     )
-    # what broke may be about an agent's text, which is then in the traceback
+    # the traceback may quote an agent's text
     print(log.terminal(log.redaction.text(issue), 100_000, lines=True), file=sys.stderr)
     log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
     _print_json({"message": f"{type(error).__name__}: {error}", "exit_code": int(ExitCode.BUG)})
 
 
 def _print_json(error: Mapping[str, Any]) -> None:
-    """Print an error on stdout too, where the caller asked for JSON and has got none."""
+    """Print the error on stdout too if the caller asked for JSON."""
     if "--json" in sys.argv:
         import json
 
@@ -141,8 +141,8 @@ def _print_json(error: Mapping[str, Any]) -> None:
         print(json.dumps({"error": log.redaction.value(dict(error))}, indent=1))
 
 
-def _flushed(code: int) -> int:
-    """Flush now: an error while Python flushes at exit would change the exit code to 120."""
+def _flush_output(code: int) -> int:
+    """Flush stdout and stderr now: if that failed at interpreter exit, the exit code would become 120."""
     from agent_eval_action.cli import log
 
     with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ def _flushed(code: int) -> int:
         try:
             stream.flush()
         except OSError as error:
-            # the reader is gone; give Python something it can flush
+            # redirect to /dev/null, so that Python's own flush at exit succeeds
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             if stream is sys.stdout and error.errno in _NO_ROOM:
                 print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)

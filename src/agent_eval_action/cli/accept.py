@@ -1,7 +1,7 @@
-"""``agent-eval accept`` and ``update``: what main and the cases expect, as a change of the agent is meant to be.
+"""``agent-eval accept`` and ``update``: declare a change of the agent's behaviour as intended.
 
-``accept`` writes intended changes and quarantines into .agent-eval/accept.yaml. ``update`` shows what a case expects
-against what the agent did, and writes the eval file as the user decides.
+``accept`` writes intended changes and quarantines to .agent-eval/accept.yaml. ``update`` shows how the agent's
+behaviour differs from a case's expectations, and rewrites those that the user accepts in the eval file.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _NAMES_SHOWN = 8
 def accept_named(
     named: Mapping[str, Sequence[str]], reason: str, config: str | None, quarantine: Mapping[str, str] | None = None
 ) -> None:
-    """Accept the cases that are named. ``named``: values of ``case``, ``criterion``, ``agent`` and ``eval_set``.
+    """Accept cases by name. ``named``: values of ``case``, ``criterion``, ``agent`` and ``eval_set``.
 
-    ``quarantine``: ``owner`` and ``until`` where the cases are set aside instead.
+    ``quarantine``: with ``owner`` and ``until``, quarantine the cases instead.
 
-    Raises UsageError for a name that the suite, as its files have it, does not have.
+    Raises UsageError for a name that is not in the suite's files.
     """
     if quarantine is not None:
         _refuse_day(quarantine["until"])
@@ -94,7 +94,7 @@ def accept_named(
 
 
 def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
-    """Accept every pair that got worse in a finished run, by default the last one."""
+    """Accept every pair that got worse in the last run, or in the one in ``results``."""
     settings = settings_for({"config": config}).settings
     result = read_last_run(settings, results)
     if worse := worse_pairs(ReportInput(result).decision):
@@ -109,7 +109,7 @@ def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
 
 
 def _entries(result: RunResult, accepted_of: Iterable[PairChange | CaseKey], reason: str) -> Iterator[dict[str, str]]:
-    """Entries of accept.yaml; with agent and eval set where another case has the same name."""
+    """Yield entries of accept.yaml; agent and eval set are given only if another case has the same name."""
     times = Counter(case.case for owner in result.sets for case in owner.cases)
     for one in accepted_of:
         criterion = {"criterion": one.criterion} if isinstance(one, PairChange) else {}
@@ -118,7 +118,7 @@ def _entries(result: RunResult, accepted_of: Iterable[PairChange | CaseKey], rea
 
 
 def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
-    """Write entries into accept.yaml, and say which."""
+    """Append entries to accept.yaml and print them."""
     entries = list(entries)
     path = settings.workspace / ACCEPT
     added = accepted.append(path, entries, workspace=settings.workspace)
@@ -145,15 +145,15 @@ def _refuse_day(until: str) -> None:
 
 
 _LINES_SHOWN: Final = 40
-_OF_CALLS: Final = ("trajectory", "tool", "call", "route")
-"""Parts of the names of criteria that look at calls."""
+_TRAJECTORY_WORDS: Final = ("trajectory", "tool", "call", "route")
+"""Substrings that identify criteria that score tool calls."""
 _SIGNS: Final = {"-": "red", "+": "green", " ": "dim"}
 _QUESTION: Final = "a accept · s skip · e edit · q quit "
 
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """A case whose agent did something else than the file expects. ``alike`` of ``runs`` did what is ``proposed``."""
+    """A case whose agent did not do what the file expects. ``alike`` of ``runs`` attempts did what is ``proposed``."""
 
     key: CaseKey
     file: EvalFile
@@ -167,16 +167,15 @@ class _Difference:
 def update_command(
     cases: Sequence[str], results: Path | None, config: str | None, *, every: bool, yes: bool, reason: str
 ) -> ExitCode:
-    """Show each difference and write what is accepted. Exit 0; 2 where nobody can be asked; 130 after Ctrl-C.
+    """Show each difference, ask, and write what the user accepts. ``every``: green cases too. ``yes``: do not ask.
 
-    3 where nothing differs and some cases could not be compared.
-
-    ``every``: also of cases that were green. ``yes``: nobody is asked.
+    Exits 0; 2 without a terminal to ask on; 3 if nothing differs but some cases could not be compared; 130 after
+    Ctrl-C.
     """
     settings = settings_for({"config": config}).settings
     result = read_last_run(settings, results)
     folder = settings.out if results is None else results
-    wanted = _wanted(result, cases, every=every)
+    wanted = _selected_views(result, cases, every=every)
     attempts = attempts_of_run(folder if folder.is_dir() else folder.parent, wanted.keys(), settings.workspace)
     skipped: list[CaseKey] = []
     found = list(_differences(settings, wanted, attempts, skipped))
@@ -197,8 +196,8 @@ def update_command(
     return code
 
 
-def _wanted(result: RunResult, cases: Sequence[str], *, every: bool) -> dict[CaseKey, CaseView]:
-    """The cases that were asked for: by name, all of them, else those that were not green."""
+def _selected_views(result: RunResult, cases: Sequence[str], *, every: bool) -> dict[CaseKey, CaseView]:
+    """Return the named cases; without names every case, or only those that were not green."""
     views = {view.key: view for view in ReportInput(result).view.cases if view.result is not None}
     if not cases:
         return {key: view for key, view in views.items() if every or view.group in NOT_GREEN}
@@ -215,19 +214,19 @@ def _differences(
     attempts: Mapping[CaseKey, Sequence[Attempt]],
     skipped: list[CaseKey],
 ) -> Iterator[_Difference]:
-    """What differs, in the order of the files; what cannot be compared is said, and added to ``skipped``."""
+    """Yield differences in file order; print cases that cannot be compared and add them to ``skipped``."""
     left = {*wanted}
     for found in discover_eval_files(settings, may_lack=True).sets:
         keys = {key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
         left -= keys
         if keys:
-            yield from _of_set(settings, found, {key.case: wanted[key] for key in keys}, attempts, skipped)
+            yield from _differences_in_set(settings, found, {key.case: wanted[key] for key in keys}, attempts, skipped)
     if left:
         skipped += sorted(left)
         print_line(f"{plural(len(left), 'case')} of that run {'is' if len(left) == 1 else 'are'} in no eval file now")
 
 
-def _of_set(
+def _differences_in_set(
     settings: Settings,
     found: DiscoveredSet,
     wanted: Mapping[str, CaseView],
@@ -254,7 +253,7 @@ def _difference(key: CaseKey, file: EvalFile, case: EvalCase, made: Sequence[Att
     index, alike = most_frequent([attempt.turns for attempt in made])
     expected = expected_turns(case)
     names = {score.criterion for score in made[index].scores}
-    calls_count = any(part in name for name in names for part in _OF_CALLS)
+    calls_count = any(part in name for name in names for part in _TRAJECTORY_WORDS)
     proposed = proposed_turns(expected, made[index].turns, calls_count=calls_count)
     if same_turns(expected, proposed):
         return None
@@ -263,14 +262,14 @@ def _difference(key: CaseKey, file: EvalFile, case: EvalCase, made: Sequence[Att
 
 @dataclass
 class _Review:
-    """The differences, one after the other, and what became of them."""
+    """Shows the differences one by one and records which the user accepted."""
 
     settings: Settings
     found: Sequence[_Difference]
     written: list[_Difference] = field(default_factory=list)
 
     def ask(self) -> ExitCode:
-        """Ask for a key at each difference; where nobody can be asked, only show them."""
+        """Ask about each difference. Without a terminal show them all and raise UsageError."""
         can_ask = sys.stdin is not None and sys.stdin.isatty()
         for number, difference in enumerate(self.found, 1):
             self._show(difference, number)
@@ -281,7 +280,7 @@ class _Review:
         raise UsageError("nothing is written, because nobody can be asked here", hint="--yes accepts what is shown")
 
     def accept_all(self) -> ExitCode:
-        """Accept every difference, each file written once."""
+        """Accept every difference; each file is written once."""
         for number, difference in enumerate(self.found, 1):
             self._show(difference, number)
         refused = False
@@ -295,7 +294,7 @@ class _Review:
         return ExitCode.USAGE if refused else ExitCode.PASS
 
     def finish(self, result: RunResult, views: Mapping[CaseKey, CaseView], reason: str) -> None:
-        """Say what was written, and accept it as intended where a baseline has these cases."""
+        """Print what was written; cases that the baseline has are also accepted in accept.yaml."""
         counts = Counter(relative(one.file.path, self.settings.workspace) for one in self.written)
         for path, count in counts.items():
             print_line(f"{path}: {plural(count, 'case')} updated")
@@ -309,7 +308,7 @@ class _Review:
             _append(self.settings, _entries(result, known, reason))
 
     def _decide(self, difference: _Difference) -> bool:
-        """Ask until the difference is accepted or skipped; False to ask no more."""
+        """Ask until the difference is accepted or skipped. Returns False when the user quits."""
         while True:
             print_line(_QUESTION, style="bold")
             key = _pressed_key()
@@ -321,7 +320,7 @@ class _Review:
             if key in {"q", "", "\x1b", "\x04"}:
                 return False
             if key == "e":
-                difference = _edited(difference)
+                difference = _edit_proposal(difference)
                 self._show(difference)
 
     def _write(self, difference: _Difference) -> None:
@@ -347,11 +346,11 @@ class _Review:
 
 
 def _turn_lines(before: ExpectedTurn, after: ExpectedTurn) -> Iterator[str]:
-    """Lines of a diff: a sign, a blank, the text."""
+    """Yield diff lines: sign, space, text."""
     calls = [[format_call(call, 400) for call in turn.calls or ()] for turn in (before, after)]
     if calls[0] != calls[1]:
         yield from _diff(*calls)
-    elif before.comparable[0] != after.comparable[0]:  # the difference is beyond what is shown
+    elif before.comparable[0] != after.comparable[0]:  # they differ only beyond the shown length
         yield from (f"- {line}" for line in calls[0])
         yield from (f"+ {line}" for line in calls[1])
     yield from _diff(*((turn.answer or "").splitlines() for turn in (before, after)))
@@ -373,8 +372,8 @@ def _show_lines(lines: Iterable[str]) -> None:
         print_line(f"… {plural(len(shown) - _LINES_SHOWN, 'line')} more", indent=4)
 
 
-def _edited(difference: _Difference) -> _Difference:
-    """The difference as the user's editor leaves it; as it was where that says nothing."""
+def _edit_proposal(difference: _Difference) -> _Difference:
+    """Open the proposal in the user's editor. Returns the difference unchanged if the edited text is unusable."""
     text = json.dumps([turn.to_json() for turn in difference.proposed], indent=2, ensure_ascii=False) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
@@ -390,7 +389,7 @@ def _edited(difference: _Difference) -> _Difference:
 
 
 def _from_editor(editor: str, text: str) -> str:
-    """The text as the editor leaves it. Raises OSError, and ValueError for what is no UTF-8."""
+    """Return the edited text. Raises OSError, and ValueError if it is not UTF-8."""
     with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
         file = Path(folder, "expected.json")
         file.write_text(text, encoding="utf-8")
@@ -399,7 +398,7 @@ def _from_editor(editor: str, text: str) -> str:
 
 
 def _pressed_key() -> str:
-    """One key of the terminal, "" at its end. Ctrl-C interrupts as ever."""
+    """Read one key press, "" at end of input. Ctrl-C still raises KeyboardInterrupt."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:

@@ -1,4 +1,4 @@
-"""The commands, their flags and their help. Each does its work in a file of its own."""
+"""The commands, their flags and their help. Each command is implemented in its own module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ baseline_app = typer.Typer(
     help="What main has scored: make, show, list.", no_args_is_help=True, rich_markup_mode=None, cls=HelpfulGroup
 )
 
-WHAT_TO_RUN = "What to run"  # a topic of the table of options
+WHAT_TO_RUN = "What to run"  # a topic of the option table
 Command = Callable[..., None]
 ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
@@ -71,7 +71,7 @@ EvalSetOption = Annotated[
 
 
 class _WithOptions:
-    """A command with options of the table as keywords: all that have a flag, or ``only`` these. Values are text."""
+    """Adds options of the option table to a command: all that have a flag, or ``only`` these. Values are text."""
 
     def __init__(self, command: Command, only: Sequence[str]) -> None:
         functools.update_wrapper(self, command)
@@ -80,23 +80,23 @@ class _WithOptions:
 
     def __call__(self, **given: Any) -> None:
         flags = {option.name: given.pop(option.name) for option in self._options()}
-        # a switch turns its option off; the other flags' values are text already
+        # a switch turns its option off; other flags have text values
         texts = {name: "false" if value is True else value for name, value in flags.items()}
         self._command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
 
     @functools.cached_property
     def own_parameters(self) -> list[inspect.Parameter]:
-        """Those of the command that are no options of the table."""
+        """The command's parameters that are not in the option table."""
         own = inspect.signature(self._command, eval_str=True).parameters.values()
         return [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "flags"]
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        """What typer reads, twice."""
+        """The signature typer reads, twice."""
         return inspect.Signature([*self.own_parameters, *map(_parameter, self._options())])
 
     def _options(self) -> list[Option]:
-        # the table takes longer to read than all of --help, which needs it for no command but the one that is called
+        # importing the table takes longer than the rest of --help, so only the called command imports it
         name = self._command.__name__.rstrip("_")
         if not {name.replace("_", "-"), *name.split("_")} & {*sys.argv, *_words_to_complete()}:
             return []
@@ -106,19 +106,19 @@ class _WithOptions:
 
 
 def _words_to_complete() -> list[str]:
-    """The command line that a shell asks to complete, as typer's scripts for bash and for the others hand it over."""
+    """The words of the command line being completed: typer uses one variable for bash, another for other shells."""
     return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
 def with_options(*only: str) -> Callable[[Command], Command]:
-    """Add the options of the table that have a flag (or ``only`` these); the command takes them as ``flags``."""
+    """Add the options that have a flag, or ``only`` these; the command receives them as ``flags``."""
     return lambda command: _WithOptions(command, only)
 
 
 def _command(
     panel: str, *examples: str, name: str | None = None, group: typer.Typer = app
 ) -> Callable[[Command], Command]:
-    """Register a command under a heading of its group's help, with examples for its own."""
+    """Register a command in a ``panel`` of the group's help, with ``examples`` for its own help."""
     return group.command(name, cls=HelpfulCommand, rich_help_panel=panel or None, epilog="\n".join(examples))
 
 
@@ -239,7 +239,7 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
     resolved, job = resolve(flags=flags, environ=os.environ, cwd=Path.cwd()), detect(os.environ).job(os.environ)
     settings = resolved.settings
     with contextlib.closing(ForkServers()) as servers:
-        if not job.event.is_change:  # what a change has installed must not run before its rules are read
+        if not job.event.is_change:  # packages that a change installs must not run before the gate's rules are read
             prestart(settings, os.environ, servers)
         from agent_eval_action.cli.output_folder import output_folder
         from agent_eval_action.cli.session import checked, evaluated, verbosity_of
@@ -661,7 +661,7 @@ app.add_typer(baseline_app, name="baseline", rich_help_panel="Baseline")
 
 
 def forget_other_commands(called: Sequence[str]) -> None:
-    """Keep the command that is called alone: typer makes every one that it knows, which takes a tenth of a second."""
+    """Unregister all commands but the called one: typer would build all of them, which takes a tenth of a second."""
     names = {
         each.name or str(getattr(each.callback, "__name__", "")).replace("_", "-"): each
         for each in app.registered_commands

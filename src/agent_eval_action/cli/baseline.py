@@ -1,4 +1,4 @@
-"""``agent-eval baseline update``, ``show`` and ``history``, and ``simulate``, which is made from the history."""
+"""``agent-eval baseline update``, ``show`` and ``history``; and ``simulate``, which works on the history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.pair_scores import measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
-_REPEATS = 5  # one run of a noisy case says little about it; five cost little and are made rarely
+_REPEATS = 5  # a single run of a noisy case says little; baselines are updated rarely, so five are affordable
 _NAMES_SHOWN = 8
 _MAX_RUNS = 100_000
 
@@ -38,7 +38,7 @@ _MAX_RUNS = 100_000
 def update_command(
     selectors: Sequence[str], flags: Mapping[str, Any], results: Path | None, verbosity: Verbosity = "normal"
 ) -> ExitCode:
-    """Make a run (or take one) and store it."""
+    """Store a new run, or the one in ``results``, as the baseline."""
     resolved = settings_for(flags)
     settings = resolved.settings
     if settings.shard or settings.merge:
@@ -83,7 +83,7 @@ def _print_update(after: Update, result: RunResult, path: str) -> None:
 
 
 def show_command(path: Path | None, config: str | None, *, as_json: bool = False) -> None:
-    """Print what a run is compared with on stdout, as a table or a baseline.json: the pooled history, or one file."""
+    """Print the pooled history, or the baseline in ``path``, on stdout: as a table, or as a baseline.json."""
     settings = settings_for({"config": config}).settings
     if path is not None:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
@@ -109,7 +109,7 @@ def show_command(path: Path | None, config: str | None, *, as_json: bool = False
 
 
 def history_command(config: str | None) -> None:
-    """Print the records a run of this checkout is compared with, newest first, on stdout."""
+    """Print on stdout, newest first, the records that a run of this checkout is compared with."""
     settings = settings_for({"config": config}).settings
     main = read_history(settings)
     history = main.history()
@@ -126,7 +126,7 @@ def history_command(config: str | None) -> None:
 
 
 def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> None:
-    """Simulate the policy on main's own history; nothing is run. The table goes to stderr, JSON to stdout."""
+    """Simulate the policy on main's history without running agents. The table goes to stderr, JSON to stdout."""
     if not 1 <= runs <= _MAX_RUNS:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
     settings = settings_for(flags).settings

@@ -1,4 +1,4 @@
-"""``agent-eval capture``: a conversation with the agent, or one that a file keeps, becomes an eval case."""
+"""``agent-eval capture``: turn a live or a recorded conversation with the agent into an eval case."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """What the command was given. ``source``: the file that conversations are taken from; ``cases`` are names in it."""
+    """The command's options. ``source``: a file of recorded conversations; ``cases`` selects some of them by name."""
 
     into: Path | None = None
     name: str = ""
@@ -61,7 +61,7 @@ class CaptureOptions:
 
 
 def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCode:
-    """Have a conversation, or take one from a file, and keep it as a case."""
+    """Save a conversation, held now or read from a file, as a case."""
     settings = settings_for(flags).settings
     if options.name and len(options.cases) > 1:
         raise UsageError("one name is given for several cases", hint="without --name each keeps the one it has")
@@ -71,7 +71,7 @@ def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCo
     agent = _agent(found.agents)
     target = _Target(settings, agent, _file_of(options, settings, agent, found.sets), options)
     target.file.refuse_unless_extensible()
-    if options.name:  # before a conversation is paid for
+    if options.name:  # before the conversation costs anything
         target.refuse_name(options.name)
     if options.source is not None:
         return _from_file(target, options.source, found.sets)
@@ -90,10 +90,10 @@ def _agent(agents: Sequence[AgentSettings]) -> AgentSettings:
 def _file_of(
     options: CaptureOptions, settings: Settings, agent: AgentSettings, sets: Sequence[DiscoveredSet]
 ) -> EvalFile:
-    """The file that cases go to: the one that is named, else the only one that the agent has, else a new one."""
+    """Return the file to add cases to: ``--into``, else the agent's only eval file, else a new one."""
     known = {found.path: found for found in sets}
     if options.into is not None:
-        path = Path(os.path.abspath(options.into))  # noqa: PTH100 - links are refused where the file is written
+        path = Path(os.path.abspath(options.into))  # noqa: PTH100 - keeps links, which the writer refuses
     elif len(mine := {found.path for found in sets if found.agent.name == agent.name}) > 1:
         names = shortlist(sorted(relative(path, settings.workspace) for path in mine), _NAMES_SHOWN)
         raise UsageError(f"{agent.name} has {len(mine)} eval files: {names}", hint="name one of them: --into FILE")
@@ -104,7 +104,7 @@ def _file_of(
 
 @dataclass
 class _Target:
-    """Where cases are kept, and what they begin with."""
+    """The eval file that receives the cases, and their session input."""
 
     settings: Settings
     agent: AgentSettings
@@ -113,7 +113,7 @@ class _Target:
     saved: list[str] = field(default_factory=list)
 
     def session(self) -> SessionInput:
-        """App, user and state of a conversation. Raises UsageError for a state that is no JSON object."""
+        """Return the conversation's app, user and state. Raises UsageError if ``--state`` is not a JSON object."""
         try:
             state = json.loads(self.options.state or "{}")
         except ValueError:
@@ -123,7 +123,7 @@ class _Target:
         return SessionInput(app_name=self.agent.path.name, user_id="user", state=state)
 
     def refuse_name(self, name: str) -> None:
-        """Raise UsageError for a name that cannot be typed, or that a case of the file has."""
+        """Raise UsageError for a name with unprintable characters, or one that the file already has."""
         if not name.isprintable():
             raise UsageError(f"the name {name!a} has characters that nothing shows", hint="give it another name")
         if self.free_name(name) != name:
@@ -131,7 +131,7 @@ class _Target:
             raise UsageError(f"{shown} has a case {name!r} already", hint="give this one another name")
 
     def free_name(self, wanted: str) -> str:
-        """The name, or one like it that no case of the file has."""
+        """Return ``wanted``, made unique among the cases of the file."""
         taken: tuple[str, ...] = ()
         if os.path.lexists(self.file.path):
             taken = tuple(case.eval_id for case in self.file.load().eval_set.eval_cases)
@@ -140,7 +140,7 @@ class _Target:
     def save(
         self, turns: Sequence[Invocation], name: str, final_state: JsonObject | None, session: SessionInput
     ) -> None:
-        """Add a case and say where it is. Raises UsageError for its name, and the errors of ``EvalFile.add``."""
+        """Add a case and print where. Raises UsageError for its name, and the errors of ``EvalFile.add``."""
         self.refuse_name(name)
         case = case_of_turns(turns, name, final_state, session=session)
         redacted = log.redaction.value(case)
@@ -154,7 +154,7 @@ class _Target:
             print_line("secrets in it are replaced by ***, and what `redact` names by [redacted]", style="yellow")
 
     def say_next(self) -> None:
-        """What to do with the cases that were saved."""
+        """Print how to run the saved cases."""
         if not self.saved:
             return
         path = os.path.relpath(self.file.path)
@@ -192,7 +192,7 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
 
 
 def _session_of(past: PastConversation, target: _Target, sets: Sequence[DiscoveredSet]) -> SessionInput:
-    """What the case of a run began with, as its file says; else as the command says."""
+    """Return the session input of the eval case that was run, if its file has it, else the command's."""
     if past.key is not None and not target.options.state:
         for found in sets:
             if (found.agent.name, found.key) == past.key[:2]:
@@ -204,7 +204,7 @@ def _session_of(past: PastConversation, target: _Target, sets: Sequence[Discover
 
 
 class _AgentThread:
-    """An event loop in a thread, in which the agent lives: the terminal is read, and interrupted, in the main one."""
+    """Runs the agent's event loop in a thread; the main thread reads the terminal and receives Ctrl-C."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -220,7 +220,7 @@ class _AgentThread:
         self._loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Return its result. An interrupt cancels it."""
+        """Return the coroutine's result. Ctrl-C cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -230,7 +230,7 @@ class _AgentThread:
 
     @contextlib.contextmanager
     def entered(self, manager: contextlib.AbstractAsyncContextManager[_T]) -> Iterator[_T]:
-        """An asynchronous context of the loop."""
+        """Enter an asynchronous context manager on the loop."""
         value = self.run(manager.__aenter__())
         try:
             yield value
@@ -239,7 +239,7 @@ class _AgentThread:
 
 
 class _Dialogue:
-    """Reads messages and commands, shows what the agent does, keeps the conversation when it is asked to."""
+    """Reads messages and commands, shows what the agent does, and saves the conversation on request."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -250,10 +250,10 @@ class _Dialogue:
         self._conversation: LiveConversation
         self._kept = self._shown = 0
         self._failed = ExitCode.PASS
-        """What went wrong first in a pipe, whose writer reads no screen."""
+        """The first failure; it becomes the exit code when input is piped and nobody reads the screen."""
 
     def run(self) -> ExitCode:
-        """Talk until the user has finished. Exit 0, or 130 where an interrupt discarded something."""
+        """Talk until the user ends. Exit 0, or 130 if an interrupt discarded something."""
         target = self._target
         opening = open_agent(target.settings, target.agent, os.environ, self._emit, log.redaction)
         with self._thread, self._thread.entered(opening) as group:
@@ -291,7 +291,7 @@ class _Dialogue:
                 return self._leave(ExitCode.INTERRUPTED)
 
     def _read(self, prompt: str) -> str | None:
-        """A line without its end; None where there are no more."""
+        """Return the next line without its line end; None at end of input."""
         if not self._is_terminal:
             line = sys.stdin.readline() if sys.stdin is not None else ""
             return line.rstrip("\n") if line else None
@@ -304,7 +304,7 @@ class _Dialogue:
             return None
 
     def _obey(self, name: str = "", argument: str = "") -> bool:
-        """Carry out a command; whether it is the last one."""
+        """Execute a command. Returns True if it ends the dialogue."""
         turns = self._conversation.turns
         if name in {"quit", "exit", "q"}:
             return True
@@ -331,7 +331,7 @@ class _Dialogue:
             self._show(turn)
 
     def _show(self, turn: Invocation) -> None:
-        for call in turn.tool_calls()[self._shown :]:  # of an agent that cannot be seen while it is at it
+        for call in turn.tool_calls()[self._shown :]:  # not shown yet if the agent does not stream events
             self._show_call(call)
         print_line(f"agent › {turn.response_text or '(no text)'}", lines=True, limit=_ANSWER_LIMIT)
 
@@ -345,7 +345,7 @@ class _Dialogue:
             self._failed = self._failed or ExitCode.INCONCLUSIVE
 
     def _save(self, name: str = "") -> bool:
-        """Keep the conversation and begin another one; False where it cannot be kept."""
+        """Save the conversation and begin another one. Returns False if it cannot be saved."""
         conversation, target = self._conversation, self._target
         wanted = name or (target.options.name if not self._kept else "")
         turns = list(conversation.turns)
@@ -361,7 +361,7 @@ class _Dialogue:
         return True
 
     def _leave(self, code: ExitCode) -> ExitCode:
-        """At the end of the input: what was said is kept where the user says so, of a pipe without a question."""
+        """At end of input offer to save the conversation; piped input is saved without asking."""
         if not self._conversation.turns:
             return code if self._is_terminal and not self._kept else ExitCode.PASS
         if not self._is_terminal:
@@ -369,7 +369,7 @@ class _Dialogue:
                 self._save()
             return code
         count = plural(len(self._conversation.turns), "turn")
-        while True:  # a name that is taken loses nothing
+        while True:  # asks again for a name that is taken
             try:
                 answer = input(f"\nkeep this conversation of {count} as a case? [y/N, or a name] ").strip()
             except (EOFError, KeyboardInterrupt):
@@ -395,7 +395,7 @@ class _Dialogue:
 
 
 def _leave(*_: object) -> None:
-    """End without a question: whoever sends this signal answers none."""
+    """End without asking: the sender of this signal cannot answer."""
     raise SystemExit(ExitCode.INTERRUPTED)
 
 
@@ -404,7 +404,7 @@ async def _result(task: asyncio.Task[_T]) -> _T:
 
 
 def name_of(turns: Sequence[Invocation]) -> str:
-    """A name for the case of a conversation: the first words of its first message."""
+    """Return a case name: the first words of the first message."""
     words = "-".join(_WORDS.findall(turns[0].user_content.text[:200].lower()))
     if len(words) > _NAME_LENGTH:
         words = words[:_NAME_LENGTH].rpartition("-")[0] or words[:_NAME_LENGTH]

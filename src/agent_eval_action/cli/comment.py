@@ -1,4 +1,4 @@
-"""The comment of a run: of this one, or with ``agent-eval post`` of an earlier one that had no token."""
+"""Comments on change requests: for this run, or with ``agent-eval post`` for an earlier run that had no token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNVERIFIED: Final = (
 
 
 def post_comment(result: RunResult, settings: Settings, job: Job) -> str:
-    """Post it, where the job itself comments on a change request. Returns what went wrong, "" when nothing did."""
+    """Post the comment if the job runs on a change request. Returns what went wrong, or ""."""
     ci, target = detect(os.environ), job.change_request
     if target is None or ci.log_commands is None or settings.comment == "off":
         return ""
@@ -51,20 +51,20 @@ def post_comment(result: RunResult, settings: Settings, job: Job) -> str:
         published = Published(f"no comment on {target}: {why}", ok=False)
     if not published.ok and not job.withheld:
         return published.note
-    # no pull request of a fork may write: that is nobody's fault, and no warning
+    # pull requests from forks never get a token that may write, so this is not worth a warning
     if shown := published.note or published.url:
         print(terminal(f"comment: {shown}{'' if published.ok else f' ({job.withheld})'}"), file=sys.stderr)
     return ""
 
 
 def token_of(settings: Settings, ci: Ci) -> str:
-    """The token to comment with: the input's, otherwise the job's own; "" for none."""
+    """Return the token to comment with: the input's, else the job's own, else ""."""
     given = settings.github_token
     return given.get_secret_value() if given else os.environ.get(ci.token_variable, "").strip()
 
 
 def _key(job: Job, settings: Settings) -> str:
-    """Workflow, job and leg of the matrix, and the configuration file where it is not in the usual place."""
+    """Identify the comment by workflow, job and matrix leg, plus the configuration file if its place is unusual."""
     config, workspace = settings.config, settings.workspace
     if config is None or config.parent in (workspace, workspace / ".github"):
         return job.key
@@ -72,7 +72,7 @@ def _key(job: Job, settings: Settings) -> str:
 
 
 def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) -> tuple[Marker, Callable[[int], str]]:
-    """The comment of ``job``'s run: its marker, and what renders it in so many bytes. ``key``: where none is set."""
+    """Return the comment's marker, and a function that renders it in a number of bytes. ``key``: the default key."""
     page = settings.report_url or ""
     named = (("full report", page), ("this run and its files", job.url))
     links = tuple(Link(label, target) for label, target in named if target)
@@ -94,9 +94,9 @@ def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) 
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> None:
-    """Find the change requests the earlier run is of, and comment there. The verdict makes no step red: it is no check.
+    """Comment on the change requests of an earlier run. The step's status does not depend on the verdict.
 
-    No agent-eval.yaml is read: what lies in this job's folder may have come with the results.
+    Reads no agent-eval.yaml, because the files in this job's folder may have come with the untrusted results.
     """
     ci = detect(os.environ)
     job, find_targets = ci.posted_run(os.environ)
@@ -104,7 +104,7 @@ def post_command(results: Path, flags: Mapping[str, Any]) -> None:
     token = token_of(settings, ci)
     if not token:
         raise UsageError("there is no token to comment with", hint=ci.token_hint)
-    result = _verified(read_foreign(results), job.commit or "")
+    result = _verify(read_foreign(results), job.commit or "")
     report = ReportInput(result=result, marker=_UNVERIFIED if job.event.fork else "")
     marker, render = render_comment(job.key, job, report, settings)
     with contextlib.closing(ci.connect(os.environ, token, settings.ca_bundle)) as host:
@@ -121,11 +121,11 @@ def post_command(results: Path, flags: Mapping[str, Any]) -> None:
         raise OutputError(f"the results could not be posted to {', '.join(failed)}")
 
 
-def _verified(result: RunResult, head_sha: str) -> RunResult:
-    """The results, as far as they can be verified; their run executed a stranger's code, so they are only data.
+def _verify(result: RunResult, head_sha: str) -> RunResult:
+    """Verify results of a run that executed untrusted code.
 
-    They must be of the run's commit ``head_sha`` and hold a verdict that follows from their own findings and numbers.
-    The command that repeats the run is left out: it is a stranger's. Raises ResultsError.
+    They must belong to the commit ``head_sha``, and their verdict must follow from their own findings and numbers.
+    Drops the untrusted command that repeats the run. Raises ResultsError.
     """
     commit = result.conditions.change or result.conditions.commit
     if commit != head_sha:
@@ -140,7 +140,7 @@ def _verified(result: RunResult, head_sha: str) -> RunResult:
 
 
 def find_inconsistency(result: RunResult, decision: Decision) -> str:
-    """Why the verdict does not follow from the findings and numbers beside it; "" when it does."""
+    """Return why the verdict contradicts its own findings and numbers, or ""."""
     severities = {finding.severity for finding in decision.findings}
     allowed = {Verdict.PASS, Verdict.COLLECTING}
     if "blocks" in severities:

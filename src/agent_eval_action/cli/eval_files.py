@@ -1,4 +1,4 @@
-"""``agent-eval list``, ``validate`` and ``convert``: eval files are read, and nothing is run."""
+"""``agent-eval list``, ``validate`` and ``convert``: commands that read eval files and run no agent."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SHOWN = 200
 def validate_command(
     paths: Sequence[Path], config: str | None, *, as_json: bool = False, quiet: bool = False
 ) -> ExitCode:
-    """Check what a run would read (no paths), or these files and folders. Exit 0, or 2 with every problem.
+    """Check these files and folders, or without paths all that a run would read. Exit 0, or 2 with every problem.
 
-    ``quiet``: problems alone. ``as_json``: they are on stdout as well, with what was checked.
+    ``quiet``: print only problems. ``as_json``: also print problems and checked files on stdout.
     """
     problems: list[Problem] = []
     error: AgentEvalError | None = None
@@ -89,34 +89,34 @@ def validate_command(
 
 
 def eval_files() -> list[str]:
-    """The eval files found here, for a shell to complete; none where something is wrong."""
-    with contextlib.suppress(Exception):  # whatever it is, a run says it
+    """Return the eval files found here for shell completion; none on any error."""
+    with contextlib.suppress(Exception):  # a run reports the error
         found = discover_eval_files(settings_for({}).settings).sets
-        return _typed({os.path.relpath(one.path) for one in found})
+        return _without_quoting({os.path.relpath(one.path) for one in found})
     return []
 
 
 def case_names() -> list[str]:
-    """The ids of the cases found here, for a shell to complete; none where something is wrong."""
+    """Return the ids of the cases found here for shell completion; none on any error."""
     with contextlib.suppress(Exception):
-        return _typed(names_of(plan_of(settings_for({}).settings)).case)
+        return _without_quoting(names_of(plan_of(settings_for({}).settings)).case)
     return []
 
 
-def _typed(names: Iterable[str]) -> list[str]:
-    """Those that a shell takes as they are: it inserts a completion unquoted, and eval files may be anybody's."""
+def _without_quoting(names: Iterable[str]) -> list[str]:
+    """Keep names that need no quoting: shells insert completions unquoted, and eval files may be untrusted."""
     return sorted(name for name in names if shlex.quote(name) == name)
 
 
 def convert_command(file: Path, session_file: Path | None, output: Path | None) -> None:
-    """Write scenarios, or an eval file of an older schema, as an eval set google-adk reads, to a file or to stdout.
+    """Write scenarios, or an eval file in an older schema, as an eval set for google-adk, to a file or to stdout.
 
-    The same file gives the same text: what differs from the schema's defaults, in its order.
+    The output is deterministic: fields that differ from their defaults, in the schema's order.
     """
     for path in (file, session_file):
         if path is not None and not path.is_file():
             raise UsageError(f"there is no file {path}")
-    anywhere = Path(real_path(file).anchor)  # the files were named by hand
+    anywhere = Path(real_path(file).anchor)  # explicitly named files may lie outside the workspace
     loaded = load_eval_file(file, workspace=anywhere, session_file=session_file)
     eval_set = loaded.eval_set
     for problem in loaded.warnings:
@@ -139,7 +139,7 @@ _CENT = 0.005
 
 
 def list_command(flags: Mapping[str, Any], selectors: Sequence[str], *, as_json: bool) -> None:
-    """Print what a run would measure as tables or as JSON on stdout."""
+    """Print what a run would measure, as tables or as JSON, on stdout."""
     settings = settings_for(flags).settings
     with working("reading the eval files"):
         found = discover_eval_files(settings, selectors)

@@ -1,4 +1,4 @@
-"""``agent-eval explain CASE``: what the files, main's history and the last run say of one case."""
+"""``agent-eval explain CASE``: one case in the eval files, in main's history and in the last run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OUTCOMES: Final = {"p": "passed", "f": "failed", "m": "mixed", "-": "not run"}
 
 @dataclass(frozen=True)
 class MainScores:
-    """Main's comparable scores of a criterion. ``met``: attempts that meet today's threshold; None without one."""
+    """Main's comparable scores of a criterion. ``met``: attempts that meet the current threshold; None without one."""
 
     runs: int
     attempts: int
@@ -52,7 +52,7 @@ class MainScores:
 
 @dataclass(frozen=True)
 class LastScore:
-    """A criterion in the last run. ``short``: how far the mean is from the threshold, 0 where it is met."""
+    """A criterion in the last run. ``short``: how far the mean misses the threshold; 0 if it is met."""
 
     mean: float | None
     attempts: int
@@ -65,7 +65,7 @@ class LastScore:
 
 @dataclass(frozen=True)
 class ExplainedCriterion:
-    """A criterion of the case. ``main`` is None where no score counts, and ``why_no_main`` says why."""
+    """A criterion of the case. ``main`` is None without comparable scores; ``why_no_main`` says why."""
 
     criterion: str
     lower_is_better: bool
@@ -87,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ExplainedRun:
-    """The case in the last run: its class, its first difference and what to type or edit to let it pass."""
+    """The case in the last run: its class, its first difference, and the commands or edits that would make it pass."""
 
     commit: str
     started_at: str
@@ -99,9 +99,10 @@ class ExplainedRun:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything known of a case; ``--json`` prints the fields. ``outcomes``: main's runs, oldest first, a letter each.
+    """Everything known about a case; ``--json`` prints the fields.
 
-    ``edited``: the last commit that touched the case; ``turned``: the run of main that changed its outcome.
+    ``outcomes``: one letter for each run of main, oldest first. ``edited``: the last commit that touched the case.
+    ``turned``: the newest run of main in which its outcome changed.
     """
 
     case: str
@@ -124,7 +125,7 @@ class Explanation:
 def explain_command(
     name: str, agent: str | None, eval_set: str | None, results: Path | None, config: str | None, *, as_json: bool
 ) -> None:
-    """Print it on stdout. Raises UsageError where no case, or more than one, has this name."""
+    """Print the explanation on stdout. Raises UsageError if no case, or more than one, has this name."""
     settings = settings_for({"config": config}).settings
     plan = plan_of(settings)
     planned, item = _find(plan, name, agent, eval_set)
@@ -190,11 +191,11 @@ def _explanation(  # noqa: PLR0917 - the sources of what is explained
         path=planned.path,
         line=item.case.line,
         turns=len(item.case.conversation or ()),
-        edited=_edited(settings, planned, item),
+        edited=_last_edit(settings, planned, item),
         criteria=criteria,
         source=history.source,
         outcomes=outcomes,
-        turned=_turned(outcomes, history),
+        turned=_last_outcome_change(outcomes, history),
         quarantine=None if held is None else _words(held) | {"overdue": "yes" if held in history.overdue else "no"},
         accepted=tuple(_words(entry) for entry in entries if not isinstance(entry, Quarantine)),
         last_run=None if view is None or report is None else _run(report, view),
@@ -258,9 +259,9 @@ def _score(pair: PairChange, report: ReportInput) -> LastScore:
 
 
 def _run(report: ReportInput, view: CaseView) -> ExplainedRun:
-    """The steps are those of a run of this case alone."""
+    """Describe the last run of the case; its steps are those of a run of this case alone."""
     decision, result = report.decision, report.result
-    # what only the whole suite says would be asked of this one case
+    # findings about the whole suite would add steps that do not concern this case
     findings = tuple(one for one in decision.findings if one.subject.case == view.key.case)
     alone = decision.model_copy(update={"pairs": view.pairs, "criteria": (), "findings": findings})
     steps = next_steps(result.model_copy(update={"decision": alone})) if view.needs_attention else ()
@@ -275,8 +276,8 @@ def _run(report: ReportInput, view: CaseView) -> ExplainedRun:
     )
 
 
-def _edited(settings: Settings, planned: PlannedSet, item: PlannedCase) -> Change | None:
-    """The last commit that changed the case's lines; of the whole file where its cases share a line."""
+def _last_edit(settings: Settings, planned: PlannedSet, item: PlannedCase) -> Change | None:
+    """Return the last commit that changed the case's lines, or the file if several cases share a line."""
     lines = sorted({other.case.line for other in planned.cases if other.case.line})
     first = item.case.line
     after = [line for line in lines if first and line > first]
@@ -287,8 +288,8 @@ def _edited(settings: Settings, planned: PlannedSet, item: PlannedCase) -> Chang
     return Change(*found) if found else None
 
 
-def _turned(outcomes: str, history: History) -> Change | None:
-    """The newest run of main in which the case had another outcome than in the run before that had it."""
+def _last_outcome_change(outcomes: str, history: History) -> Change | None:
+    """Return the newest run of main in which the case's outcome changed."""
     runs = [(letter, run) for letter, run in zip(outcomes, history.main_runs, strict=False) if letter != "-"]
     for (before, _), (now, run) in reversed(list(itertools.pairwise(runs))):
         if before != now:
@@ -297,21 +298,21 @@ def _turned(outcomes: str, history: History) -> Change | None:
 
 
 def _commands(path: str, key: CaseKey, *, alone: bool) -> dict[str, str]:
-    """Each on one line, to be copied to a shell."""
+    """Return one-line commands to copy into a shell."""
     case = ["--", key.case] if key.case.startswith("-") else [key.case]
     where = [] if alone else ["--agent", key.agent, "--eval-set", key.eval_set]
     accept = ["agent-eval", "accept", *where, "--reason", "…"]
     held = ["--quarantine", "--owner", "NAME", "--until", "YYYY-MM-DD"]
     return {
-        "run": _typed(["agent-eval", "run", f"{path}:{quoted_case(key.case)}"]),
-        "update": _typed(["agent-eval", "update", f"--case={key.case}"]),
-        "accept": _typed([*accept, *case]),
-        "quarantine": _typed([*accept, *held, *case]),
+        "run": _shell_command(["agent-eval", "run", f"{path}:{quoted_case(key.case)}"]),
+        "update": _shell_command(["agent-eval", "update", f"--case={key.case}"]),
+        "accept": _shell_command([*accept, *case]),
+        "quarantine": _shell_command([*accept, *held, *case]),
     }
 
 
-def _typed(words: Iterable[str]) -> str:
-    """The words as a shell reads them back: what a terminal would not show as it is, as escapes of bash and zsh."""
+def _shell_command(words: Iterable[str]) -> str:
+    """Quote words for a shell; a word that a terminal would not show verbatim becomes ``$'…'`` (bash and zsh)."""
     return " ".join(
         shlex.quote(word) if terminal(word) == word else f"$'{''.join(map(_escaped, word))}'" for word in words
     )
@@ -342,7 +343,7 @@ def _show(found: Explanation) -> None:
                 print_line(text, indent=2, out=out)
     print_line("", out=out)
     for text in found.commands.values():
-        if terminal(text) == text:  # else it is longer than a line that anybody copies
+        if terminal(text) == text:  # too long to copy otherwise
             out.print(f"  {text}", soft_wrap=True, markup=False)
 
 

@@ -1,6 +1,6 @@
-"""Help of the commands: examples, options by topic; ``-h`` shows those most used, ``--help`` all. Wrong usage too.
+"""Help and usage errors: examples, options by topic; ``-h`` shows the most used options, ``--help`` all.
 
-Plain text, for importing what draws boxes takes longer than everything else that ``--help`` does.
+Help is plain text: importing rich takes longer than everything else that ``--help`` does.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Rows = list[tuple[str, str]]
 
 
 class HelpfulCommand(TyperCommand):
-    """A command whose epilog is its examples: a line each, what it does behind ``#``."""
+    """A command whose epilog holds its examples, one a line, each with an explanation after ``#``."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own context
         ctx.meta[_BRIEF] = "-h" in args and "--help" not in args
-        with _refused(ctx):
+        with _convert_usage_errors(ctx):
             return super().parse_args(ctx, args)
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # typer's own context
-        """The whole help, or its short form."""
+        """Return the full help, or with ``-h`` the short one."""
         table, sections = _table(), dict[str, Rows]()
         params = self.get_params(ctx)
         options = {param.name: table[param.name] for param in params if param.name in table}
@@ -62,14 +62,14 @@ class HelpfulCommand(TyperCommand):
 
 
 class HelpfulGroup(TyperGroup):
-    """A group of commands, each with its whole first sentence."""
+    """A group that lists each command with the whole first sentence of its help."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own context
-        with _refused(ctx):
+        with _convert_usage_errors(ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # typer's own context
-        """The command that is named. Raises UsageError where there is none."""
+        """Return the named command. Raises UsageError, with a suggestion, if there is none."""
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             from agent_eval_action.diagnostics.suggestions import closest
 
@@ -79,7 +79,7 @@ class HelpfulGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # typer's own context
-        """The commands by what they are for, then the options."""
+        """Return the commands by panel, then the options."""
         sections: dict[str, Rows] = {}
         for name, command in self.commands.items():
             panel = getattr(command, "rich_help_panel", None) or "Commands"
@@ -89,8 +89,8 @@ class HelpfulGroup(TyperGroup):
 
 
 @contextmanager
-def _refused(ctx: typer.Context) -> Iterator[None]:
-    """Raise our UsageError for what typer refuses: with a suggestion for a wrong flag."""
+def _convert_usage_errors(ctx: typer.Context) -> Iterator[None]:
+    """Convert typer's usage errors into UsageError, with a suggestion for a wrong flag."""
     try:
         yield
     except Exception as error:
@@ -163,6 +163,6 @@ def _heading(text: str) -> str:
 
 
 def _table() -> Mapping[str, Option]:
-    """The table of options where it was read: it is for commands that have some of it."""
+    """Return the option table if it was imported, which only commands with such options do."""
     module = sys.modules.get("agent_eval_action.config.options")
     return module.BY_NAME if module is not None else {}

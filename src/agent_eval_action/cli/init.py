@@ -1,4 +1,4 @@
-"""``agent-eval init``: from a project with an agent to one with a gate, by at most three questions."""
+"""``agent-eval init``: set up the gate for a project that has an agent, with at most three questions."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class _Answers:
 def init_command(
     ci: str | None, named: Sequence[Path], *, yes: bool, force: bool, public: bool | None, capture: bool | None
 ) -> ExitCode:
-    """Look at the project, ask, write its files (or those that are ``named``), capture its first cases.
+    """Survey the project, write its files (or only the ``named`` ones), and capture its first cases.
 
-    On a terminal what is None is asked for, unless ``yes``. Where no file is named, it says what is next.
+    On a terminal it asks for each argument that is None, unless ``yes``. Without ``named`` it prints the next steps.
     """
     if ci is not None and ci not in CIS:
         raise UsageError(f"--ci {ci!r} is none of {', '.join(CIS)}")
@@ -72,7 +72,7 @@ def init_command(
     answers = _ask(survey, ci, yes=yes, public=public, capture=False if named else capture)
     files = proposed_files(survey, settings, answers.ci, public=answers.public)
     if named:
-        _write([_named(path, files, settings) for path in named], settings, force=force)
+        _write([_proposed_file(path, files, settings) for path in named], settings, force=force)
         return ExitCode.PASS
     _write(files, settings, force=force)
     made: list[StarterCases] = []
@@ -116,7 +116,7 @@ def _row(what: str, names: Sequence[str], none: str = "") -> None:
 def _ask(
     survey: ProjectSurvey, given_ci: str | None, *, yes: bool, public: bool | None, capture: bool | None
 ) -> _Answers:
-    """What only a person knows: at most three questions, none where nobody is there to answer."""
+    """Ask at most three questions; none with ``yes`` or without a terminal."""
     asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not asks and not yes:
         print_line("nothing is asked, for this is no terminal: the answers of --yes are taken")
@@ -134,7 +134,7 @@ def _ask(
 
 
 def _question(text: str, read: Callable[[str], _Answer | None], default: _Answer) -> _Answer:
-    """One question on stderr; an empty line is the default, and so is the third answer that is none."""
+    """Ask on stderr. Returns ``default`` for an empty line, at end of input and after the third invalid answer."""
     for _ in range(_TRIES):
         print(f"{text} ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -153,8 +153,8 @@ def _yes_or_no(text: str) -> bool | None:
     return True if text in {"y", "yes"} else False if text in {"n", "no"} else None
 
 
-def _named(path: Path, files: Sequence[ProposedFile], settings: Settings) -> ProposedFile:
-    """The proposed file of this path. Raises UsageError for any other."""
+def _proposed_file(path: Path, files: Sequence[ProposedFile], settings: Settings) -> ProposedFile:
+    """Return the proposed file at ``path``. Raises UsageError if there is none."""
     wanted = Path(os.path.normpath(settings.start / path))
     found = next((file for file in files if file.path == wanted), None)
     if found is None:
@@ -164,7 +164,7 @@ def _named(path: Path, files: Sequence[ProposedFile], settings: Settings) -> Pro
 
 
 def _write(files: Sequence[ProposedFile], settings: Settings, *, force: bool) -> None:
-    """Write what is new, and say so; of what is there and differs, show how."""
+    """Write new files and print their names; for an existing file that differs, print the diff."""
     for file in files:
         if file.is_same:
             continue
@@ -184,7 +184,7 @@ def _write(files: Sequence[ProposedFile], settings: Settings, *, force: bool) ->
 
 
 def _capture(survey: ProjectSurvey) -> list[StarterCases]:
-    settings = settings_for({}).settings  # with what was just written
+    settings = settings_for({}).settings  # reads the configuration just written
     configured = {agent.path: agent for agent in settings.agents}
     made = []
     for agent in survey.agents:

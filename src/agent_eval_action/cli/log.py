@@ -1,7 +1,7 @@
 """The log of this process, and text on its terminal.
 
-Streams that untrusted text cannot command, our own commands, and the secrets of both. On a terminal nothing is folded
-inside a name, and what does not fit stands on lines of its own; in a log and in a file every line stays whole.
+Guards stdout and stderr against CI commands in untrusted text, writes our own commands, and redacts secrets. On a
+terminal names are never broken, and text that does not fit gets lines of its own; elsewhere lines are not wrapped.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MESSAGE_LIMIT: Final = 4_000
 _LINES: Final = 100
 
 redaction: Final = Redaction()
-"""What no log and no file of this process shows: there is one environment, so there is one redaction."""
+"""Secrets that no log and no file of this process may show; one for the process, as its environment is."""
 
 
 def guard_streams() -> None:
-    """Guard both streams in a job of CI, and hide what the environment holds, before anything is printed."""
+    """In CI, guard both streams and hide the environment's secrets. Call before anything is printed."""
     if detect(os.environ).is_running(os.environ):
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
@@ -45,7 +45,7 @@ def guard_streams() -> None:
 
 
 def end_lines() -> None:
-    """Write the lines that were held back because they had no end yet."""
+    """Write buffered incomplete lines."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, GuardedStream):
             stream.end_line()
@@ -53,7 +53,7 @@ def end_lines() -> None:
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Hide these from now on, here and in the runner's log."""
+    """Redact these from now on, here and in the runner's log."""
     commands = log_commands()
     for piece in redaction.hide(secrets):
         if commands is not None:
@@ -61,35 +61,35 @@ def hide(secrets: Iterable[str]) -> None:
 
 
 def log_commands() -> WorkflowCommands | None:
-    """The commands that fold lines and show annotations in this log; None where nothing reads any."""
+    """Return the CI's commands for annotations and masks; None if nothing reads them."""
     return detect(os.environ).log_commands if isinstance(sys.stderr, GuardedStream) else None
 
 
 def log_groups() -> LogGroups | None:
-    """How lines of this log are folded; None where nothing folds them."""
+    """Return how this log folds lines; None if it does not."""
     return detect(os.environ).log_groups if isinstance(sys.stderr, GuardedStream) else None
 
 
 def write_command(command: str) -> None:
-    """Write a command of ours, where there is a runner that reads it."""
+    """Write one of our own commands, if a runner reads the log."""
     if isinstance(sys.stderr, GuardedStream):
         sys.stderr.command(command)
 
 
 def error(message: str, title: str = TITLE) -> None:
-    """Annotate why the step is red: a container's exit code alone shows nothing on the page of the run."""
+    """Annotate why the step failed: a container's exit code alone explains nothing on the run's page."""
     _annotate("error", title, _clean(message, lines=True))
 
 
 def warning(message: str) -> None:
-    """Report what went wrong beside the verdict: by an annotation in a step, else by a line."""
+    """Report a problem that does not change the verdict: as an annotation in CI, else as a line on stderr."""
     text = _clean(message, lines=False)
     if not _annotate("warning", TITLE, text):
         print(f"warning: {text}", file=sys.stderr)
 
 
 def annotate(remark: Annotation) -> bool:
-    """Show a remark at its place; False where the log takes no commands."""
+    """Write an annotation. Returns False if the log takes no commands."""
     commands = log_commands()
     if commands is not None:
         write_command(commands.annotation(remark))
@@ -107,9 +107,9 @@ def _clean(message: str, *, lines: bool) -> str:
 
 
 def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
-    """Untrusted text for a terminal or a log: no control characters, one line unless ``lines``, no command.
+    """Clean untrusted text for a terminal or a log: no control characters; one line unless ``lines``.
 
-    A command of CI is broken by a zero-width space, which shows nothing.
+    An invisible zero-width space disarms CI commands.
     """
     from agent_eval_action.reports.formatting import clean  # it imports every report, which --help does not need
 
@@ -117,7 +117,7 @@ def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
 
 
 def no_verdict(message: str) -> None:
-    """Annotate the error of a run that ended before its verdict, and show it on the page of the run too."""
+    """Report the error of a run that ended before its verdict, as an annotation and in the run's summary."""
     error(message, f"{TITLE}: nothing was decided")
     from agent_eval_action.reports.escaping import fence
 
@@ -128,10 +128,10 @@ def no_verdict(message: str) -> None:
 
 
 def traceback_lines(text: str) -> str:
-    """Lines of somebody's traceback as a log may have them.
+    """Prefix a traceback's lines with ``|`` in a CI log, so that problem matchers do not match them.
 
-    Matchers that earlier steps left (setup-python's) turn the lines of a traceback into annotations; behind a bar
-    they match none. Removing the matcher would take it from the steps that come after.
+    Matchers of earlier steps (setup-python's) would turn the lines into annotations. Removing such a matcher would
+    disable it for later steps too.
     """
     if log_commands() is None:
         return text
@@ -142,7 +142,7 @@ def traceback_lines(text: str) -> str:
 
 _GAP: Final = 2
 _NARROW: Final = 20
-"""Columns below which a last column is no column any more: its texts get lines of their own."""
+"""If the last column would be narrower than this, its texts get lines of their own."""
 _DEEPER: Final = 4
 
 
@@ -150,7 +150,7 @@ def console() -> Console:
     """Human text goes to stderr; data to stdout."""
     from rich.console import Console
 
-    # in a CI log there is no width to ask for, and 80 columns would fold every table
+    # a CI log has no width, and rich's default of 80 columns would fold every table
     width = None if sys.stderr.isatty() or os.environ.get("COLUMNS") else 140
     return Console(stderr=True, highlight=False, width=width, soft_wrap=False)
 
@@ -171,16 +171,16 @@ def print_line(
     indent: int = 0,
     limit: int = 2_000,
 ) -> None:
-    """Print untrusted text, on stderr unless told, on one line or on several with ``lines``."""
+    """Print untrusted text on ``out``, by default stderr; on one line unless ``lines``."""
     from rich.text import Text
 
     for line in terminal(text, limit, lines=lines).split("\n"):
-        own = len(line) - len(line.lstrip(" "))  # what is folded begins below its line
+        own = len(line) - len(line.lstrip(" "))  # continuation lines keep the indentation
         print_wrapped(out or console(), Text(line.lstrip(" "), style=style or ""), indent + own)
 
 
 def prose_text(out: Console, prose: Prose, limit: int) -> Text:
-    """A sentence of at most ``limit`` characters in which names are bold, or in backticks where nothing is bold."""
+    """Return a sentence of at most ``limit`` characters; names are bold, or in backticks if ``out`` has no colours."""
     from rich.text import Text
 
     from agent_eval_action.reports.formatting import Name
@@ -192,7 +192,7 @@ def prose_text(out: Console, prose: Prose, limit: int) -> Text:
 
 
 def print_wrapped(out: Console, text: Text, indent: int = 0) -> None:
-    """Print a paragraph: on a terminal its lines break between words alone, each begins after ``indent`` blanks."""
+    """Print a paragraph indented by ``indent`` spaces; on a terminal, wrap it between words."""
     from rich.text import Text
 
     lines = _wrap(text, out.width - indent) if out.is_terminal else [text]
@@ -203,10 +203,10 @@ def print_wrapped(out: Console, text: Text, indent: int = 0) -> None:
 def print_columns(
     out: Console, rows: Iterable[Sequence[Text | str]], heading: Sequence[str] = (), indent: int = 2
 ) -> None:
-    """Print rows in columns that begin below each other; cells that are no ``Text`` are untrusted.
+    """Print rows in aligned columns; cells that are plain ``str`` are untrusted.
 
-    On a terminal a last column that is too wide is folded in its place; where it has none, its text goes to lines
-    below the row. A row that is too wide all the same is left to the terminal, so that names are copied whole.
+    On a terminal a last column that is too wide is wrapped in its column, or below the row if the column is too
+    narrow. Rows that are still too wide are left to the terminal to wrap, so that names can be copied whole.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -216,7 +216,7 @@ def print_columns(
     if not lines:
         return
     widths = [max(cell.cell_len for cell in column) for column in zip(*lines, strict=True)]
-    if out.is_terminal:  # one long name must not push what stands behind the others off the screen
+    if out.is_terminal:  # one long name must not push the columns of all rows off the screen
         before = sum(widths[:-1]) + _GAP * (len(widths) - 1)
         widest = widths.index(max(widths[:-1], default=widths[-1]))
         widths[widest] -= max(0, min(indent + before - out.width, widths[widest] - _NARROW))
@@ -224,7 +224,7 @@ def print_columns(
     left = out.width - place
     words = [word for line in lines for word in line[-1].plain.split(" ")]
     needed = min(widths[-1], max(_NARROW, *map(cell_len, words)))
-    fits = not out.is_terminal or left >= needed or place <= indent + _DEEPER  # lines of their own would win nothing
+    fits = not out.is_terminal or left >= needed or place <= indent + _DEEPER  # separate lines would gain nothing
     for line in lines:
         cells = zip(line[:-1], widths, strict=False)
         before = Text().join(cell + " " * max(_GAP, width + _GAP - cell.cell_len) for cell, width in cells)
@@ -242,7 +242,7 @@ def print_columns(
 
 
 def _wrap(text: Text, width: int) -> list[Text]:
-    """Lines of at most ``width`` columns, broken between words; a longer word has a line of its own."""
+    """Wrap between words to at most ``width`` columns; a longer word gets a line of its own."""
     from rich.cells import cell_len
 
     breaks, at, used = [], 0, 0

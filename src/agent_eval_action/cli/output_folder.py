@@ -1,4 +1,4 @@
-"""The folder that a run writes to: what may be in it before the run, and what is left in it."""
+"""The folder that a run writes to: checked and cleared before the run, cleaned of symbolic links after it."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "
 
 @contextlib.contextmanager
 def output_folder(settings: Settings) -> Iterator[None]:
-    """The folder of a run's files: older files are removed at the start, links that an agent left at the end."""
+    """Prepare the folder of a run's files: remove older files at the start, and links left by agents at the end."""
     refuse_unsafe_folders(settings)
     ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
     with writing(settings.out, "choose another folder with --out"):
         for name in (RESULTS, *REPORT_FILES.values()):
-            out.remove(name)  # a run that dies must not leave an old verdict
+            out.remove(name)  # if this run dies, no old verdict may be left
         if out.path.is_relative_to(ours):
             keep_out_of_git(settings.output_folder(ours))
     try:
         yield
     finally:
-        if out.trusted == settings.workspace:  # else a folder of the user's own
+        if out.trusted == settings.workspace:  # otherwise it is a folder outside the workspace
             _remove_links(out, settings)
 
 
 def _remove_links(out: OutputFolder, settings: Settings) -> None:
-    """Remove links from the results, as an agent may have left some: uploading a folder follows them."""
+    """Remove symbolic links that an agent may have left among the results: an upload of the folder follows them."""
     try:
         for name in list(out.links()):
             out.remove(name)
@@ -51,10 +51,10 @@ def _remove_links(out: OutputFolder, settings: Settings) -> None:
 
 
 def refuse_unsafe_folders(settings: Settings) -> None:
-    """Raise ConfigError when what a run writes or keeps would go through a link, or is tracked by git.
+    """Raise ConfigError if a folder that runs write to is reached through a link, or has files tracked by git.
 
-    What is tracked came with the change: kept answers of judges, kept attempts and kept environments are measurements
-    only where a run made them. Reads the repository, so it is called before agents run.
+    Tracked files come with the change, so they could forge cached judge answers, kept attempts and environments.
+    Reads the repository: call it before agents run.
     """
     paths = {"out": settings.out, "cache_dir": settings.cache_dir, "resume": settings.resume}
     folders = {option: settings.output_folder(path) for option, path in paths.items() if path is not None}
@@ -87,14 +87,14 @@ def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> l
     if not folders or repository.root() is None:
         return []
     paths = {option: folder.path.relative_to(workspace) for option, folder in folders.items()}
-    # of a folder's first component: a submodule above it is an entry of its own
+    # list each folder's first component: a submodule above the folder is a single entry
     tops = sorted({path.parts[0] if path.parts else "." for path in paths.values()})
     listed = repository.run("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
     if not listed.ok:
         message = f"git cannot say what is tracked: {listed.err}"
         return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
 
-    def overlaps(name: Path, folder: Path) -> bool:  # one lies in the other; the case of letters does not count
+    def overlaps(name: Path, folder: Path) -> bool:  # one contains the other; letter case is ignored
         pairs = zip(name.parts, folder.parts, strict=False)
         return all(part.casefold() == other.casefold() for part, other in pairs)
 

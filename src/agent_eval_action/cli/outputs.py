@@ -1,4 +1,4 @@
-"""What a run leaves: its files, the outputs of its step, the end of its log; and what the next run reads of them."""
+"""What a run leaves: files, step outputs, the end of the log; and what the next run reads of the files."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 
 
 def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str], dict[str, OutputError]]:
-    """Write results.json and every report; a report that fails takes no other with it.
+    """Write results.json and every report; if one fails, the others are still written.
 
-    Returns by label the paths of the files as they are shown, and why others were not written.
+    Returns, each by label, the paths of the files relative to the workspace, and the errors of those not written.
     """
     paths: dict[str, str] = {}
     errors: dict[str, OutputError] = {}
@@ -57,14 +57,14 @@ def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str]
         try:
             write_text(out / file, [REPORTS[name](in_detail(name, report, settings), None)], workspace=workspace)
             paths[name] = relative(out / file, workspace)
-        except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with a report of it
+        except Exception as error:  # noqa: BLE001 - a broken report must not change the verdict
             why = error.message if isinstance(error, OutputError) else f"{type(error).__name__}: {error}"
             errors[name] = OutputError(f"there is no {file}: {why}")
     return paths, errors
 
 
 def write_requested_files(report: ReportInput, settings: Settings) -> dict[str, str]:
-    """Write every file, and outputs for later steps. Raises OutputError for those that cannot be written."""
+    """Write every file and the step outputs. Raises OutputError if a file cannot be written."""
     paths, errors = write_files(report, settings)
     if errors:
         raise errors.get("results") or OutputError("; ".join(map(str, errors.values())))
@@ -74,7 +74,7 @@ def write_requested_files(report: ReportInput, settings: Settings) -> dict[str, 
 
 
 def write_data(text: str, output: Path | None) -> None:
-    """Write data to a file, or to stdout: as bytes, so that no platform changes an end of a line; guarded in a log."""
+    """Write data to a file or to stdout: guarded in a CI log, else as bytes, so that no platform changes line ends."""
     if output is not None:
         write_text(output, [text])
     elif isinstance(sys.stdout, GuardedStream):
@@ -85,23 +85,23 @@ def write_data(text: str, output: Path | None) -> None:
 
 def print_results(result: RunResult) -> None:
     """Write results.json to stdout."""
-    with contextlib.suppress(BrokenPipeError):  # who has read enough changes no verdict
+    with contextlib.suppress(BrokenPipeError):  # a reader that stops early does not change the verdict
         for piece in results_json.dump(result):
             write_data(piece, None)
 
 
 def results_file(path: Path) -> Path:
-    """results.json itself, or the one in a folder."""
+    """Return ``path``, or the results.json in it if it is a folder."""
     return path / results_json.RESULTS if path.is_dir() else path
 
 
 def in_detail(name: str, report: ReportInput, settings: Settings) -> ReportInput:
-    """The report with as much as ``comment_detail`` lets a comment show, posted or as a file."""
+    """Reduce the report to what ``comment_detail`` allows in a comment, whether posted or written to a file."""
     return scores_only(report) if name == "markdown" and settings.comment_detail == "scores" else report
 
 
 def report_input(result: RunResult, folder: Path | None = None, workspace: Path | None = None) -> ReportInput:
-    """The result, the command that repeats its run, and the transcripts in the ``folder`` of its files."""
+    """Add to a result the command that repeats its run, and the transcripts in ``folder``."""
     words = " ".join(shlex.quote(terminal(word, 300)) for word in result.conditions.arguments)
     command = f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} run {words}'.rstrip()
     recordings = Recordings.find(folder, workspace) if folder else None
@@ -114,10 +114,10 @@ def finish(
     publish: Callable[[], str] | None = None,
     verbosity: Verbosity = "normal",
 ) -> ExitCode:
-    """Results and reports, outputs, summary, annotations, comment: in this order, and nothing changes the verdict.
+    """Write results and reports, then outputs, summary, annotations and comment; failures do not change the verdict.
 
-    ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
-    cancels is not waited for, and a newer run will say more.
+    ``publish`` posts the comment and returns what went wrong, or "". An interrupted run posts none: a cancelled job
+    has little time left, and a newer run will comment.
     """
     report = report_input(result, settings.out, settings.workspace)
     paths, errors = write_files(report, settings)
@@ -140,13 +140,13 @@ def finish(
     for error in errors.values():
         log.warning(str(error))
     if unwritten is not None:
-        if code is ExitCode.PASS:  # a pass that is written down nowhere is none
+        if code is ExitCode.PASS:  # a pass without results.json does not count
             raise unwritten
         log.warning(str(unwritten))
     headline, outcome = _headline(report), report.decision.outcome
     if code is not ExitCode.PASS:
         log.error(headline, f"agent-eval: {OUTCOME_LABELS[outcome].lower()}")
-    elif EXIT[outcome] is not ExitCode.PASS:  # green because of `fail_on`, not of the verdict
+    elif EXIT[outcome] is not ExitCode.PASS:  # green only because of `fail_on`
         log.warning(headline)
     return code
 
@@ -159,14 +159,14 @@ def _publish(
     *,
     red: bool,
 ) -> None:
-    """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
+    """Write outputs, summary, the verdict in the log, annotations, and last the comment, which may wait for its host.
 
-    The log comes before the comment, which may have to wait for its host.
+    Never raises.
     """
     ci = detect(os.environ)
 
     def annotate() -> None:
-        # a red step keeps one place for the verdict itself
+        # in a red step one annotation is reserved for the verdict
         for remark in shown_in_step(list(remarks(report)), kept=int(red)):
             log.annotate(remark)
 
@@ -183,10 +183,10 @@ def _publish(
     for failed, step in steps:
         try:
             problem = step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the verdict stands and the next step is tried
+        except Exception as error:  # noqa: BLE001 - the verdict stands, and the next step is tried
             problem = f"{failed}: {error or type(error).__name__}"
         if problem:
-            with contextlib.suppress(OSError):  # nobody reads the log any more
+            with contextlib.suppress(OSError):  # the log's reader is gone
                 log.warning(problem)
 
 
@@ -195,7 +195,7 @@ def _headline(report: ReportInput) -> str:
 
 
 def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
-    """The step's outputs as texts; "" for one that has no value."""
+    """Return the step's outputs by name; "" for one without a value."""
     cases, usd = report.view.cases, report.result.totals.usd
     held = with_threshold(cases)
     return {
@@ -212,7 +212,7 @@ def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _last_run_command(report: ReportInput, settings: Settings) -> str:
-    """The command that runs just the cases of this run that need attention; "" where none does."""
+    """Return the command that runs only the cases that need attention, or ""."""
     attention = {view.group for view in report.view.cases if view.needs_attention}
     if not attention:
         return ""
@@ -224,14 +224,14 @@ def _last_run_command(report: ReportInput, settings: Settings) -> str:
 
 
 def resume_command(result: RunResult, settings: Settings) -> str:
-    """The command that makes only what is missing; "" where nothing is, or nothing was kept."""
+    """Return the command that runs only the missing attempts; "" if none is missing or none was kept."""
     attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
     errors = any(
         attempt.error or any(score.status is ScoreStatus.ERROR for score in attempt.scores) for attempt in attempts
     )
     cut_short = result.status is not RunStatus.COMPLETE
     kept = any(attempt.error is None for attempt in attempts)
-    if cut_short and not kept:  # answers that were cut off before their judges had scored them are in the transcripts
+    if cut_short and not kept:  # transcripts also hold answers that judges had not scored yet
         with contextlib.suppress(OSError):
             kept = (settings.out / ATTEMPTS).lstat().st_size > 0
     if not kept or not (cut_short or errors):
@@ -244,7 +244,7 @@ _NAMES_SHOWN: Final = 20
 
 
 def read_last_run(settings: Settings, results: Path | None = None) -> RunResult:
-    """The decided result of the last run, or of the one in ``results``. Raises ResultsError where there is none."""
+    """Return the result of the last run, or of ``results``. Raises ResultsError if there is none or it is undecided."""
     path = results_file(results) if results is not None else settings.out / results_json.RESULTS
     shown, hint = relative(path, settings.workspace), results_json.RUN_FIRST
     if not path.exists():
@@ -256,9 +256,9 @@ def read_last_run(settings: Settings, results: Path | None = None) -> RunResult:
 
 
 def cases_of_last_run(settings: Settings, selectors: Sequence[str], *, worse: bool) -> tuple[tuple[str, ...], str]:
-    """EVALSET arguments for the cases that got worse in the last run, else all that were not green; and a sentence.
+    """Return EVALSET arguments for the cases of the last run that got ``worse``, else were not green; and a sentence.
 
-    ``selectors`` and the agents of ``settings`` narrow them down. Raises ResultsError where no case is left to run.
+    ``selectors`` and the agents of ``settings`` narrow them down. Raises ResultsError if no case is left to run.
     """
     result, groups = read_last_run(settings), WORSE if worse else NOT_GREEN
     report = ReportInput(result)
@@ -271,7 +271,7 @@ def cases_of_last_run(settings: Settings, selectors: Sequence[str], *, worse: bo
             hint = "`agent-eval run --last-failed` runs the cases that were not green for another reason"
         none = "no case got worse" if worse else "every case was green"
         raise ResultsError(f"{none} in the last run ({report.decision.outcome})", hint=hint)
-    chosen = _still_there(settings, selectors, wanted)
+    chosen = _existing_cases(settings, selectors, wanted)
     cases = [case for ids in chosen.values() for case in ids]
     gone = len(wanted) - len(cases)
     left_out = (
@@ -284,9 +284,9 @@ def cases_of_last_run(settings: Settings, selectors: Sequence[str], *, worse: bo
     return words, sentence + shortlist(cases, _NAMES_SHOWN) + (f"; {left_out}" if gone else "")
 
 
-def _still_there(settings: Settings, selectors: Sequence[str], wanted: set[CaseKey]) -> dict[str, list[str]]:
-    """Those of the wanted cases that a run of ``selectors`` has, by the path of their file as it is typed here."""
-    from agent_eval_action.capture import EvalFile  # a run without --worse reads none again
+def _existing_cases(settings: Settings, selectors: Sequence[str], wanted: set[CaseKey]) -> dict[str, list[str]]:
+    """Return the ``wanted`` cases that ``selectors`` still match, by the path of their file relative to here."""
+    from agent_eval_action.capture import EvalFile  # imported only for --worse and --last-failed
 
     chosen: dict[str, list[str]] = {}
     sets = {(key.agent, key.eval_set) for key in wanted}

@@ -1,4 +1,4 @@
-"""Showing a run while it works: a live line on a terminal, plain lines in a log, which CI may fold."""
+"""Progress of a run: a live line on a terminal, plain lines in a log, which CI may fold."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Verbosity = Literal["quiet", "cases", "normal", "verbose"]
-"""*quiet*: nothing but the verdict; *cases*: how far the run is, then the verdict with the cases that need attention;
-*verbose*: also how the run is set up."""
+"""*quiet*: only the verdict; *cases*: progress, then the verdict and the cases that need attention; *verbose*: also
+how the run is set up."""
 
 _COUNT_EVERY_S: Final = 15.0
 _PROBLEMS_SHOWN: Final = 20
@@ -46,15 +46,15 @@ _PURPOSES: Final[dict[Purpose, tuple[str, str]]] = {
     "suite": ("the suite again", "running the suite again to tell a drop from chance"),
     "control": ("control", "running cases on main's agent, in turn with this one"),
 }
-"""What attempts are made for: the name in a log, and what a person at a terminal reads."""
+"""Purposes of attempts: the label in a log and the label on a terminal."""
 _SIGNS: Final = {"below": ("✗", "red"), "error": ("!", "yellow"), "again": ("↻", "yellow"), "more": ("…", "dim")}
 _STARTUP_ERRORS: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
-"""Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
+"""Errors of an agent that does not start: a warning with the traceback is shown before any attempt."""
 
 
 @dataclass
 class Progress:
-    """How far a run is, what it waits for, and which errors it met."""
+    """Counts what a run has done, what it waits for and what failed."""
 
     planned: int = 0
     kept: int = 0
@@ -99,7 +99,7 @@ class Progress:
         self.errors += attempt.error is not None
         self.failed += below and attempt.purpose == "first"
         self.tokens += attempt.usage.total_tokens or 0
-        self.starting.pop(attempt.agent, None)  # it answers, or it did not start
+        self.starting.pop(attempt.agent, None)  # it has started, or failed to
 
     @property
     def clock(self) -> str:
@@ -114,7 +114,7 @@ class Progress:
 
     @property
     def live_line(self) -> str:
-        """What the run is at: the start of an agent while nothing else is, else how far its attempts are."""
+        """Return what is starting while no attempt runs, else the counts of attempts."""
         if not self.planned or (self.starting and not self.running):
             return f"{self.clock}  {self._waiting() or 'reading the checkout'}"
         name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]} "
@@ -141,7 +141,7 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """What is run: ``dice_agent  13 cases, 2 criteria  google-adk 2.13.0  compared with main 2c2a3a7``."""
+        """Like ``dice_agent  13 cases, 2 criteria  google-adk 2.13.0  compared with main 2c2a3a7``."""
         if self.suite is None:
             return ""
         agents = self.suite.agents
@@ -155,7 +155,7 @@ class Progress:
         return "  ".join(filter(None, found))
 
     def problem(self, event: Event) -> _Problem | None:
-        """What is wrong with an attempt; None where nothing is, or it was shown."""
+        """Return the problem of an attempt; None if it has none or it was already shown."""
         found = self._problem(event)
         if found is None:
             return None
@@ -187,7 +187,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """``case`` None: it is said of no case. ``criterion``: its name with the score, behind a separator."""
+    """``case``: None if the problem concerns no case. ``criterion``: separator, name and score."""
 
     kind: Literal["again", "error", "below", "more"]
     case: Attempt | AttemptKey | None
@@ -203,7 +203,7 @@ class _Problem:
 
     @property
     def live_row(self) -> list[Text]:
-        """Its sign, its case, and the text, or the score of what gives no reason."""
+        """Return sign, case, and the text, or the score if there is no text."""
         from rich.text import Text
 
         sign, style = _SIGNS[self.kind]
@@ -212,7 +212,7 @@ class _Problem:
 
 
 def setup_line(event: Event) -> str:
-    """A line on how the run is set up; "" for an event that says nothing of it."""
+    """Return a line on the set-up of the run; "" for other events."""
     if isinstance(event, AgentStarting):
         return f"{event.agent}: {event.step}"
     if isinstance(event, AgentStarted) and event.adk_version:
@@ -224,9 +224,8 @@ def setup_line(event: Event) -> str:
 class PlainDisplay:
     """Lines for a log: phases, the first problems as they appear, and a count every 15 seconds.
 
-    ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase begins with a line.
-    ``details``: lines on how the run is set up are shown. ``problems``: those of attempts are.
-    ``excerpt`` is how lines of somebody's traceback are shown.
+    ``group`` and ``end_group`` begin and end a foldable phase; without them a phase begins with a plain line.
+    ``details``: show how the run is set up. ``problems``: show failed attempts. ``excerpt`` formats traceback lines.
     """
 
     print: Callable[[str], None]
@@ -248,7 +247,7 @@ class PlainDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the last phase: what is printed afterwards must not be folded away."""
+        """End the last phase, so that later output is not folded."""
         self._end_phase()
 
     def __call__(self, event: Event) -> None:
@@ -283,7 +282,7 @@ class PlainDisplay:
 
     def _show_notice(self, notice: Notice) -> None:
         if self._is_folded and not self._is_set_up:
-            self._held.append(notice)  # nobody unfolds the set-up to read a warning
+            self._held.append(notice)  # shown after the set-up group, which nobody unfolds
             return
         first, _, rest = terminal(notice.text, _NOTICE_LIMIT, lines=True).partition("\n")
         self.print(f"warning: {first}" if notice.level == "warning" else first)
@@ -301,7 +300,7 @@ class PlainDisplay:
         if self._is_folded:
             self.end_group()
         elif self._unopened and self._unopened != _SET_UP:
-            self.print(self._unopened)  # a phase without a line of its own is no group
+            self.print(self._unopened)  # an empty phase is not worth a group
         self._unopened, self._is_folded = "", False
         held, self._held = self._held, []
         for notice in held:
@@ -316,9 +315,9 @@ class PlainDisplay:
 
 @dataclass
 class LiveDisplay:
-    """A line on a terminal that is drawn anew while the run is at it; what is worth reading scrolls above it.
+    """A terminal line that is redrawn during the run; set-up lines, problems and notices scroll above it.
 
-    ``details``: lines on how the run is set up are shown too. ``problems``: those of attempts are.
+    ``details``: show how the run is set up. ``problems``: show failed attempts.
     """
 
     console: Console
@@ -372,19 +371,19 @@ class QuietDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def __call__(self, event: Event) -> None:
-        """Show nothing of it."""
+        """Ignore the event."""
 
 
 Display = PlainDisplay | LiveDisplay | QuietDisplay
-"""Takes the events of a run."""
+"""Receives the events of a run."""
 
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Say on a terminal what takes long, with a clock, until it is done. Takes how much is done, of how much."""
+    """Show a slow operation with a clock on a terminal. Yields a callback that takes the done and total amounts."""
     out, began = console(), time.monotonic()
     share = [0, 0]
 
@@ -415,7 +414,7 @@ def _bar_line(out: Console, text: str, of: int, done: int) -> RenderableType:
 
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(width=_BAR)
-    # the echo of Ctrl-C must not push the line into the next one, which would not be erased
+    # leave room for the echo of Ctrl-C: a wrapped line would not be erased
     line.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, out.width - _BAR - _MARGIN))
     line.add_row(ProgressBar(total=of or None, completed=done, width=_BAR, pulse=not of), Text(text))
     return line

@@ -1,4 +1,4 @@
-"""What commands need around their work: settings, a run under signals, the exit code."""
+"""What commands share: settings, a run under signal handlers, the exit code."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ EXIT = {
 
 
 def verbosity_of(*, verbose: bool, quiet: bool) -> Verbosity:
-    """How much is shown. Raises UsageError where both flags are given."""
+    """Return how much to show. Raises UsageError if both flags are given."""
     if verbose and quiet:
         raise UsageError("--verbose and --quiet exclude each other")
     return "quiet" if quiet else "verbose" if verbose else "normal"
 
 
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
-    """The settings of this invocation; a flag that is None was not given."""
+    """Return the settings of this invocation; None means that a flag was not given."""
     return checked(resolve(flags=flags, environ=os.environ, cwd=Path.cwd()))
 
 
 def checked(resolved: Resolved) -> Resolved:
-    """The same, if every criterion that its rules name is there. Raises ConfigError."""
+    """Return ``resolved``. Raises ConfigError if its rules name an unknown criterion."""
     resolved.refuse_unknown_rules(CRITERIA)
     return resolved
 
 
 def plan_of(settings: Settings) -> Plan:
-    """Every case that a run of this checkout has, once."""
+    """Return a plan of every case in this checkout, with one repeat."""
     return Loader(settings.workspace).plan(discover_eval_files(settings), 1)
 
 
 def read_history(settings: Settings) -> HistorySession:
-    """What a run of this checkout is compared with."""
+    """Read the history that a run of this checkout is compared with."""
     with working("reading main's runs"):
         return open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
 
@@ -71,22 +71,21 @@ def read_history(settings: Settings) -> HistorySession:
 def evaluated(
     resolved: Resolved, selectors: Sequence[str], *, verbosity: Verbosity = "normal", **fields: Any
 ) -> Iterator[RunResult]:
-    """Run under signals and a progress display; the result is there also when a signal cut the run short.
+    """Run with signal handlers and a progress display; yields a result also when a signal cut the run short.
 
-    ``fields``: those of the ``RunContext`` that differ from command to command.
-
-    The body writes the result; what an interrupted run left at work is ended after it.
+    ``fields``: fields of the ``RunContext`` that depend on the command. The body writes the result; threads and
+    processes of an interrupted run are ended after it.
     """
     stop, runner = StopRequest(), asyncio.Runner()
     with _display(verbosity) as display:
         evaluation = _evaluation(resolved, selectors, display, stop, **fields)
         try:
             result = runner.run(_result(evaluation, stop))
-        except KeyboardInterrupt:  # a signal before the loop listened to it
+        except KeyboardInterrupt:  # a signal before the loop's handlers were installed
             result = evaluation.interrupted()
         finally:
             if stop.interrupted.is_set():
-                # threads and processes may still be at work: what there is is written before they are waited for
+                # results are written before threads and processes are waited for; another signal exits at once
                 for number in (signal.SIGINT, signal.SIGTERM):
                     signal.signal(number, _leave_at_once)
             else:
@@ -104,7 +103,7 @@ def asked(
     flags: Mapping[str, Any],
     question: Callable[[Evaluation], Coroutine[Any, Any, _Answer]],
 ) -> _Answer:
-    """Return what an evaluation says of a checkout without starting an agent."""
+    """Answer a question about a checkout that needs an evaluation but no agent."""
     with _display("normal") as display:
         return asyncio.run(question(_evaluation(resolved, selectors, display, StopRequest(), flags=flags)))
 
@@ -160,21 +159,21 @@ def _interrupt(stop: StopRequest) -> None:
 
 
 def _leave_at_once(*_: object) -> None:
-    """Asked twice: leave without writing."""
+    """Exit without writing anything, on the second signal."""
     os._exit(ExitCode.INTERRUPTED)
 
 
 def _import_reports() -> None:
-    """What shows and writes the result, while the agents start: nobody waits for it then."""
+    """Import what shows and writes the result while the agents start, when it delays nobody."""
     for name in ("agent_eval_action.cli.shards", "jinja2", "rich.console", "rich.table"):
         importlib.import_module(name)
 
 
 def exit_code(status: RunStatus, decision: Decision, fail_on: str) -> ExitCode:
-    """The exit code of a run. ``fail_on`` fail lets an inconclusive run pass, never lets every verdict pass.
+    """Return the exit code of a run. ``fail_on``: with "fail" an inconclusive run passes, with "never" every verdict.
 
-    A run that is inconclusive only because CI gave it no secrets passes whatever ``fail_on`` says: nobody who can see
-    the red check could do anything about it.
+    A run that is inconclusive only because CI withheld its secrets always passes: nobody who sees the red check could
+    do anything about it.
     """
     if status is RunStatus.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -1,4 +1,4 @@
-"""``agent-eval plan`` and ``next-wave``: the jobs of a matrix; and what a run of one shard leaves."""
+"""``agent-eval plan`` and ``next-wave``, which print the jobs of a matrix; and the end of a run of one shard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN: Final = 300  # characters of an error
 
 
 def plan_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, shards: int | None) -> None:
-    """Print the jobs that measure the suite, and on stderr what they are expected to take."""
+    """Print the jobs that measure the suite on stdout, and their expected duration on stderr."""
     limit = _seconds(target)
     if shards is not None and not 1 <= shards <= MOST_SHARDS:
         raise UsageError(f"--shards {shards} is not between 1 and {MOST_SHARDS}")
@@ -68,7 +68,7 @@ def _print_expectation(known: CaseSeconds, count: int, expected: float, target: 
 
 
 def next_wave_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, output: Path) -> None:
-    """Print the jobs that run again what is in doubt, and write what each of them makes."""
+    """Print the jobs that repeat undecided cases, and write the attempts of each to ``output``."""
     limit = _seconds(target)
     resolved = settings_for(flags)
     wave = asked(resolved, selectors, flags, lambda evaluation: evaluation.next_wave(limit))
@@ -98,9 +98,9 @@ def _seconds(text: str) -> float:
 
 
 def finish_shard(result: RunResult, settings: Settings) -> ExitCode:
-    """Write what one shard measured, for the merge; nothing is decided."""
+    """Write what one shard measured; the merge decides."""
     interrupted = result.status is RunStatus.INTERRUPTED
-    if result.shard is None:  # the run ended before anything was planned, and so does the merge
+    if result.shard is None:  # the run ended before anything was planned; the merge reports why
         print_line("this shard was interrupted" if interrupted else "nothing was measured: the merge says why")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.PASS
     path = settings.out / results_json.RESULTS

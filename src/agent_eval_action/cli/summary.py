@@ -1,4 +1,4 @@
-"""The verdict on a terminal: why, criteria, a line for each case with its first difference, what to do next."""
+"""The verdict on a terminal: reasons, criteria, cases with their first difference, next steps."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def show(
     local: bool = True,
     verbosity: Verbosity = "normal",
 ) -> None:
-    """Print what was decided. ``written``: paths of files, ``commands``: what to type, "" for nothing, both by label.
+    """Print the decision. ``written``: paths of files by label. ``commands``: by label, "" to leave one out.
 
-    ``local``: the results are where commands of the reader look for them. *quiet* leaves out what does not decide.
+    ``local``: the reader's own commands find these results. *quiet* leaves out what did not affect the decision.
     """
     from rich.text import Text
 
@@ -74,7 +74,7 @@ def show(
     shown.sort(key=lambda line: line[0] != "look")
     lines = shown if verbosity == "verbose" else [line for line in shown if line[0] == "look"]
     for name, text in (*lines, *(commands or {}).items()):
-        if text:  # to be copied: never folded
+        if text:  # never wrapped, so that it can be copied
             out.print(Text.assemble((f"  {name:<9}", "dim"), terminal(text, _SENTENCE)), soft_wrap=True)
     print_wrapped(out, Text(terminal(", ".join(facts(report.result))), style="dim"))
 
@@ -99,7 +99,7 @@ def _criterion(row: CriterionRow) -> list[Text]:
 
 
 def _print_cases(out: Console, report: ReportInput, *, quiet: bool) -> None:
-    """The cases that need attention, each with its first difference; of those that do not, which are unreliable."""
+    """Print the cases that need attention with their first difference, then the unreliable ones among the others."""
     from rich.text import Text
 
     found = list(_differences(report))
@@ -128,7 +128,7 @@ def _print_cases(out: Console, report: ReportInput, *, quiet: bool) -> None:
 def _differences(report: ReportInput) -> Iterator[tuple[CaseView, Prose]]:
     for cause in report.causes:
         shown = list(zip(cause.cases, cause.differences, strict=True))
-        if cause.group is Group.NOT_MEASURED and len(shown) > 1:  # one problem, however many cases it has
+        if cause.group is Group.NOT_MEASURED and len(shown) > 1:  # one problem, so one line
             more = f" (the same in {fmt.plural(len(shown) - 1, 'more case')})"
             shown = [(cause.cases[0], joined([cause.differences[0], more], ""))]
         yield from shown
@@ -147,7 +147,7 @@ def _case(out: Console, view: CaseView, difference: Prose, times: Counter[str]) 
 
 
 def _print_notes(out: Console, report: ReportInput) -> None:
-    """What the change does to the gate, what is found of the run beside its reasons, and notes."""
+    """Print how the change relaxes the gate, further findings, and notes."""
     from rich.text import Text
 
     decision, messages = report.decision, report.view.messages
@@ -167,7 +167,7 @@ def _print_notes(out: Console, report: ReportInput) -> None:
 
 
 def _print_steps(out: Console, report: ReportInput, *, local: bool) -> bool:
-    """What helps, and what to type or edit; every command stays on one line, to be copied. Whether there is any."""
+    """Print next steps; commands stay on one line, to be copied. Returns whether there are any."""
     from rich.text import Text
 
     helps = advice(report)

@@ -1,4 +1,4 @@
-"""``agent-eval watch``: after each save, what the saved files affect is run again, with the verdict on one screen."""
+"""``agent-eval watch``: after each save, run again what the saved files affect and show the verdict."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from agent_eval_action.results.transcripts import ATTEMPTS
 from agent_eval_action.run.affected import touched_agents
 
 _SHOWN: Final = 3
-_DECIDES: Final = ("accept.yaml", "baseline.json")
-"""Of ``.agent-eval`` these are the user's; the rest is what runs write."""
+_USER_FILES: Final = ("accept.yaml", "baseline.json")
+"""Files of ``.agent-eval`` that users edit; runs write the rest."""
 _READY_MS: Final = 500
-_OWN_WRITES: Final = 2
-"""Runs in which a file is written that git does not track, until it is known to be the agent's."""
+_RUNS_UNTIL_AGENT_FILE: Final = 2
+"""If git does not track a file and it changes during this many runs, the agent writes it."""
 
 
 def watch_command(flags: Mapping[str, Any], selectors: Sequence[str]) -> ExitCode:
-    """Run, wait for a save, run again; until Ctrl-C. Exit 0, or 130 where it cut a run short."""
+    """Run after every save until Ctrl-C. Exit 0, or 130 if that interrupted a run."""
     workspace = settings_for(flags).settings.workspace
     on_terminate = signal.getsignal(signal.SIGTERM)
     with _Watcher(workspace) as watcher:
         loop = _Loop(flags, selectors, watcher)
         try:
             while loop.run():
-                signal.signal(signal.SIGTERM, on_terminate)  # the loop of a run took its signals with it
+                signal.signal(signal.SIGTERM, on_terminate)  # closing a run's event loop removed the handler
                 loop.wait()
         except KeyboardInterrupt:
             print_line("")
@@ -54,15 +54,15 @@ def watch_command(flags: Mapping[str, Any], selectors: Sequence[str]) -> ExitCod
 
 
 class _Filter(DefaultFilter):
-    """Leaves out what editors, tools and runs write, whatever git says of it."""
+    """Ignores files that editors, tools and runs write, even if git tracks them."""
 
     def __call__(self, change: Change, path: str) -> bool:
         place = Path(path)
-        return super().__call__(change, path) and (".agent-eval" not in place.parts or place.name in _DECIDES)
+        return super().__call__(change, path) and (".agent-eval" not in place.parts or place.name in _USER_FILES)
 
 
 class _Watcher:
-    """Paths that were saved, noticed in a thread. ``ready``: nothing that is saved from now on is missed."""
+    """Collects saved paths in a thread. ``ready`` is set once no save can be missed."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -95,15 +95,15 @@ class _Watcher:
                 self.ready.set()
                 if found:
                     self._queue.put({Path(path) for _, path in found})
-        except (OSError, RuntimeError) as error:  # the system watches no more files, or not these
+        except (OSError, RuntimeError) as error:  # e.g. the system's limit of watched files
             self._error = str(error)
             self._queue.put(set())
             self.ready.set()
 
     def saved(self, *, wait: bool) -> set[Path]:
-        """What was saved since it was asked last. ``wait``: at least one file.
+        """Return the paths saved since the last call. ``wait``: block until there is one.
 
-        Raises AgentEvalError where files cannot be watched.
+        Raises AgentEvalError if files cannot be watched.
         """
         if self._error:
             hint = "set WATCHFILES_FORCE_POLLING=1, which asks the files themselves"
@@ -116,9 +116,9 @@ class _Watcher:
 
 @dataclass
 class _Loop:
-    """Runs, one after the other. ``pending``: what was saved since the last whole run; None before it.
+    """Runs one after the other. ``pending``: paths saved since the last run of everything; None before it.
 
-    A file that two runs wrote and git does not track is the agent's own: waiting for it would never end.
+    Ignores untracked files that the agent itself writes in each run: they would start runs for ever.
     """
 
     flags: Mapping[str, Any]
@@ -134,7 +134,7 @@ class _Loop:
         self._listed = self.watcher.repository.listed() or frozenset()
 
     def run(self) -> bool:
-        """Run what the saved files affect; False where an interrupt cut it short."""
+        """Run what the saved files affect. Returns False if the run was interrupted."""
         self._written_in_run.clear()
         out = console()
         if out.is_terminal:
@@ -155,7 +155,7 @@ class _Loop:
         settings = resolved.settings
         unaffected: frozenset[str] = frozenset()
         if self.pending is not None:
-            print_line(f"saved: {_shown(self.pending, settings.workspace)}", style="dim")
+            print_line(f"saved: {_shortlist_paths(self.pending, settings.workspace)}", style="dim")
             found = discover_eval_files(settings, self.selectors)
             names = frozenset(agent.name for agent in found.agents)
             unaffected = names - touched_agents(settings, found, self.pending)
@@ -178,32 +178,32 @@ class _Loop:
             self.pending |= found
 
     def _saved_by_others(self, saved: set[Path]) -> set[Path]:
-        """Those of the paths that a run may read and that no run wrote. Of the last one we may hear after its end."""
+        """Return the relevant paths that no run wrote. Saves during the last run may be reported after its end."""
         relevant = self._relevant(saved)
         during = {path for path in relevant if _modified(path) <= self._ended} - self._written_in_run
         tracked = self.watcher.repository.tracked("*") or ()
         self._written_in_run |= during
         self._written_in_runs.update(during - {self.watcher.workspace / name for name in tracked})
-        own = {path for path in self._written_in_run if self._written_in_runs[path] >= _OWN_WRITES}
+        own = {path for path in self._written_in_run if self._written_in_runs[path] >= _RUNS_UNTIL_AGENT_FILE}
         return {path for path in relevant if path not in own or _modified(path) > self._ended}
 
     def _relevant(self, saved: set[Path]) -> set[Path]:
-        """Those of the paths that git does not ignore, and ``.env`` files."""
+        """Return the paths that git does not ignore, and ``.env`` files."""
         listed = self.watcher.repository.listed()
         if listed is None or not saved:
             return saved
-        known, self._listed = self._listed | listed, listed  # what was removed is known from before
+        known, self._listed = self._listed | listed, listed  # removed files are in the earlier listing
         return {path for path in saved if relative(path, self.watcher.workspace) in known}
 
 
 def _modified(path: Path) -> float:
-    """When a file was written last, in seconds; infinite for one that is gone."""
+    """Return a file's modification time in seconds; infinity if it is gone."""
     try:
         return path.stat().st_mtime
     except OSError:
         return math.inf
 
 
-def _shown(paths: Iterable[Path], workspace: Path) -> str:
+def _shortlist_paths(paths: Iterable[Path], workspace: Path) -> str:
     names = sorted(relative(path, workspace) for path in paths)
     return shortlist(names, _SHOWN)
