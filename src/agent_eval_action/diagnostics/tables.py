@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -25,7 +25,6 @@ from agent_eval_action.errors import AgentEvalError, Unreadable
 TABLE_SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
 MAX_ROW_BYTES: Final = 16 * 1024 * 1024
-_ROWS_FOR_COLUMNS: Final = 100
 _AT: Final = re.compile(r" at line 1 column (\d+)$")
 DELIMITERS: Final = ",;\t"
 
@@ -65,14 +64,21 @@ class Table:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names in a CSV's header; of JSON Lines the keys of the first rows."""
+        """The names in a CSV's header; of JSON Lines the keys of every row: an exporter may leave out what is null."""
         if self.is_csv:
             with self._opened() as file:
                 return self._header(_records(self, file))
-        first = list(islice(self.rows(), _ROWS_FOR_COLUMNS))
-        if not first:
+        names, read = dict[str, None](), False
+        try:
+            for row in self.rows():
+                read = True
+                names.update(dict.fromkeys(row.values))
+        except Unreadable:
+            if not read:  # else who reads the rows says it, after what is wrong with those before
+                raise
+        if not read:
             raise Unreadable(self.path, "is empty")
-        return tuple(dict.fromkeys(key for row in first for key in row.values))
+        return tuple(names)
 
     def rows(self) -> Iterator[Row]:
         """Every row in file order. Raises Unreadable at a row that cannot be read."""

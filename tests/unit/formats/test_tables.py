@@ -70,6 +70,15 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) ->
     assert [problem.hint for problem in error.value.problems] == ["did you mean `question`?", "did you mean `ideal`?"]
 
 
+@pytest.mark.parametrize("name", ["q.jsonl", "q.json"])
+def test_what_only_a_late_row_has_is_a_column(tmp_path: Path, name: str) -> None:
+    rows = [{"prompt": f"Number {number}?"} for number in range(200)]
+    rows.append({"prompt": "Pay.", "expected_tools": ["pay"], "reference": "Paid."})
+    text = json.dumps(rows) if name == "q.json" else "\n".join(map(json.dumps, rows))
+    (turn,) = load(tmp_path, text, name).eval_set.eval_cases[-1].turns
+    assert ([call.name for call in turn.tool_calls()], turn.response_text) == (["pay"], "Paid.")
+
+
 def test_ids_that_are_made_stay_when_rows_move_and_references_change(tmp_path: Path) -> None:
     before = load(tmp_path, "prompt,reference\nWhy me?,a\nGrüße,b\n").eval_set.eval_cases
     after = load(tmp_path, "prompt,reference\nGrüße,b\nNew,x\nWhy me?,c\n").eval_set.eval_cases
