@@ -1,4 +1,4 @@
-"""Criteria: what a case is scored by. A criterion is a class whose fields are its options, and an entry of CRITERIA."""
+"""The criteria that score cases. Each is a class whose fields are its options, registered in CRITERIA."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BUILT_IN: Final = {
     "multi_turn_trajectory_quality_v1": "vertex:ConversationTrajectoryQuality",
     "multi_turn_tool_use_quality_v1": "vertex:ConversationToolUseQuality",
 }
-"""Module and class: a criterion is imported when it is looked up, as most runs use few."""
+"""Module and class of each criterion. They are imported on lookup, because most runs use few."""
 _NO_EFFECT: Final = "include_intermediate_responses_in_final"
 _CUSTOM_KEYS: Final = (("custom_metrics", "customMetrics"), ("code_config", "codeConfig"))
 
@@ -84,7 +84,7 @@ CRITERIA: Final[Registry[type[Criterion]]] = Registry(
 
 
 def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
-    """One criterion per entry. Raises ConfigError with every problem of every entry, at its path and line."""
+    """Build one criterion per entry. Raises ConfigError with the problems of all entries, each at its path and line."""
     built: list[Criterion] = []
     problems: list[Problem] = []
     for spec in specs:
@@ -99,7 +99,7 @@ def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
 
 
 def _kind(spec: CriterionSpec) -> type[Criterion] | Problem:
-    """The class that a criterion is of. A custom metric of a name of ADK's takes its place, as in ADK."""
+    """The class of a criterion. As in ADK, a custom metric replaces a built-in criterion of the same name."""
     if spec.custom is not None:
         return _custom(spec)
     if spec.metric is not None:
@@ -130,7 +130,7 @@ def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
     options = dict(spec.options)
     problems: list[Problem] = []
     if spec.custom is None and _NO_EFFECT not in kind.model_fields:
-        # ADK lets every criterion carry this option; where it changes nothing, asking for it is a mistake
+        # ADK accepts this option on every criterion; setting it where it has no effect is a mistake
         for key in [key for key in options if snake_case(key) == _NO_EFFECT]:
             if options.pop(key) is not False and not problems:
                 problems.append(spec.problem(f"{spec.name}: `{key}` has no effect on this criterion", inside=(key,)))
@@ -144,7 +144,7 @@ def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
 
 
 def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
-    """The problem with the threshold: it is missing, or outside of the criterion's scale."""
+    """Report a threshold that is missing or outside the criterion's scale."""
     low, high = made.scale
     value = made.threshold
     bounded = f"a number from {low:g} to {high:g}"
@@ -166,8 +166,8 @@ def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
 
 
 def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
-    """The criterion of a function of the user's; whether it can be imported shows its first call."""
-    assert spec.custom is not None  # noqa: S101 - asked by the caller
+    """The criterion of a user's function. The first call shows whether the function can be imported."""
+    assert spec.custom is not None  # noqa: S101 - the caller checks it
     function = spec.custom.code_config.name
     problem = spec.problem(f"{spec.name}: a metric's function is written package.module.function")
     if spec.source is not None:
@@ -181,14 +181,14 @@ def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
 
 
 def criterion_digest(criterion: Criterion) -> str:
-    """Digest of what is measured and how, without the threshold: scores with the same digest are comparable."""
+    """Digest of name, version and options, without the threshold: scores with the same digest are comparable."""
     measured = [criterion.name, criterion.version(), _options(criterion)]
     text = json.dumps(measured, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def criterion_info(criterion: Criterion, source: str = "", line: int | None = None) -> CriterionInfo:
-    """The criterion as results record it; ``source`` and ``line`` say where it is configured."""
+    """Describe the criterion for results; ``source`` and ``line`` say where it is configured."""
     low, high = (end if math.isfinite(end) else None for end in criterion.scale)
     return CriterionInfo(
         name=criterion.name,
@@ -211,17 +211,17 @@ def _options(criterion: Criterion) -> dict[str, Any]:
 
 
 def relaxes(old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-    """The options of a criterion that ask for less in ``new``, as the criterion itself knows it."""
+    """The options that are more lenient in ``new``, as judged by the criterion's class."""
     return CRITERIA.get(new.name, CustomCriterion).relaxes(old, new)
 
 
 def expected_calls(info: CriterionInfo) -> ExpectedCalls:
-    """How a criterion compares tool calls with those a case expects."""
+    """How a criterion compares tool calls with the expected ones."""
     return CRITERIA.get(info.name, CustomCriterion).expected_calls(info)
 
 
 def warm_up() -> None:
-    """Import now what scoring needs later: for a thread, while the agent starts."""
+    """Import what scoring will need; call it in a thread while the agent starts."""
     from agent_eval_action.criteria.text import tokenizer  # noqa: PLC0415 - see _BUILT_IN
 
     tokenizer()

@@ -1,7 +1,7 @@
 """ADK-Rust's criteria, with the scores of version 3 of its crate ``adk-eval``.
 
-A graded trajectory, similarities of texts, and criteria that a judge grades from 0 to 1, of which a verdict of no is
-worth nothing. For a judge a turn without text gets 0, and an answer of its that cannot be used is no score.
+They score trajectories, text similarity, and grades from 0 to 1 that a judge gives. A judge's verdict of no, and a
+turn without text, score 0; an unusable judge's answer gives no score.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Call = tuple[str | None, Any]
 Algorithm = Literal["exact", "contains", "levenshtein", "jaccard", "rouge1", "rouge2", "rouge_l"]
 
 _SPACE: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-"""Rust's white space; Python's has four control characters more."""
+"""Rust's whitespace; Python's has four more control characters."""
 _EACH_A_TOKEN: Final = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uac00-\ud7af]"
     "|[^\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uac00-\ud7af]+"
@@ -46,18 +46,18 @@ _EACH_A_TOKEN: Final = re.compile(
 _EXCERPT: Final = 160
 _LARGE: Final = 10_000
 _RATIONALE_CHARACTERS: Final = 200
-_MOST_STEPS: Final = 4_000_000_000  # of the tables of two texts; seconds of work
+_MOST_STEPS: Final = 4_000_000_000  # table cells for two texts: seconds of work
 
 
 class WorstTurnCriterion(TurnCriterion):
-    """A case's score is its worst turn's, for ADK-Rust holds every turn to the threshold."""
+    """Scores a case by its worst turn, because ADK-Rust holds every turn to the threshold."""
 
     def mean(self, scores: Sequence[float]) -> float:
         return min(scores)
 
 
 class ToolTrajectoryScore(WorstTurnCriterion):
-    """The share of calls that match: matched calls by the longer of both lists, 1 where both are empty."""
+    """The number of matched calls divided by the length of the longer list; 1 if both lists are empty."""
 
     name: ClassVar[str] = "tool_trajectory_score"
     by_events: ClassVar[bool] = True
@@ -69,13 +69,13 @@ class ToolTrajectoryScore(WorstTurnCriterion):
 
     @classmethod
     def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
-        return "exact"  # one more call costs, too
+        return "exact"  # an extra call lowers the score
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         expected = [(call.name, call.args) for call in sample.case.turns[turn].tool_calls()]
         if sample.actual[turn].uncaptured and any(args is not None for _, args in expected):
             return self.unscored(turn, sample.actual[turn].uncaptured)
-        # a provider's null is a call without arguments, which ADK-Rust's sessions hold as {}
+        # ADK-Rust's sessions record a call without arguments as {}, where providers may send null
         actual = [(call.name, call.args or {}) for call in sample.actual[turn].tool_calls()]
         try:
             matched = matched_calls(expected, actual, in_order=self.strict_order, strict=self.strict_args)
@@ -86,15 +86,16 @@ class ToolTrajectoryScore(WorstTurnCriterion):
 
 
 def trajectory_score(matched: int, expected: Sequence[Call], actual: Sequence[Call]) -> float:
-    """Matched calls by the longer list; 1 where nothing was expected and nothing done."""
+    """Matched calls divided by the length of the longer list; 1 if both are empty."""
     longest = max(len(expected), len(actual))
     return matched / longest if longest else 1.0
 
 
 def matched_calls(expected: Sequence[Call], actual: Sequence[Call], *, in_order: bool, strict: bool) -> int:
-    """How many expected calls are met, each by the first call that fits: behind the last one, or any that is free.
+    """Count the expected calls that are matched, each by the first unused call that fits.
 
-    Expectations without arguments fit every call of the tool.
+    With ``in_order`` that call must follow the previous match. An expected call without arguments matches any
+    arguments.
     """
     free = list(range(len(actual)))
     matched = 0
@@ -108,7 +109,7 @@ def matched_calls(expected: Sequence[Call], actual: Sequence[Call], *, in_order:
 
 
 class ResponseSimilarity(WorstTurnCriterion):
-    """The likeness of answer and reference by one of seven algorithms; turns without a reference are left out."""
+    """The similarity of answer and reference by one of seven algorithms; skips turns without a reference."""
 
     name: ClassVar[str] = "response_similarity"
     needs_reference: ClassVar[bool] = True
@@ -134,7 +135,7 @@ class ResponseSimilarity(WorstTurnCriterion):
         return TurnScore(turn=turn, score=score, reason=f"{self.algorithm} {score:.2f}: {shown}")
 
     def similarity(self, expected: str, actual: str) -> float:
-        """The score of two texts from 0 to 1."""
+        """The similarity of two texts, from 0 to 1."""
         expected, actual = self._normalized(expected), self._normalized(actual)
         if self.algorithm == "exact":
             return float(expected == actual)
@@ -163,7 +164,7 @@ class ResponseSimilarity(WorstTurnCriterion):
 
 
 def reference_text(sample: Sample, turn: int) -> str | None:
-    """The reference answer of a turn; None where the case has none."""
+    """The reference answer of a turn, or None."""
     reference = sample.case.turns[turn].final_response if turn < len(sample.case.turns) else None
     if reference is None:
         return None
@@ -171,7 +172,7 @@ def reference_text(sample: Sample, turn: int) -> str | None:
 
 
 def whole_answer(turn: Invocation) -> str | None:
-    """Every text of the turn, what the agent said before its calls included; None where it said nothing."""
+    """All texts of the agent in a turn, those before its tool calls included; None if there are none."""
     contents = [event.content for event in turn.events if event.content and event.author != "user"]
     if turn.final_response is not None and (not contents or contents[-1] != turn.final_response):
         contents.append(turn.final_response)
@@ -180,7 +181,7 @@ def whole_answer(turn: Invocation) -> str | None:
 
 
 def _tokens(text: str) -> list[str]:
-    """Words between white space; each ideograph, kana and hangul syllable is one."""
+    """Split at whitespace; each ideograph, kana and hangul syllable is a token."""
     return [match[0] for word in _SPACE.split(text) for match in _EACH_A_TOKEN.finditer(word)]
 
 
@@ -202,7 +203,7 @@ class _Grade(Answer):
 
     @property
     def value(self) -> float:
-        """What the grade is worth."""
+        """The score that counts: 0 if the verdict is no."""
         return self.score
 
 
@@ -215,11 +216,11 @@ class _VerdictGrade(_Grade):
 
 
 class _MatchGrade(_VerdictGrade):
-    verdict: Literal["yes", "partial", "no"]  # type: ignore[assignment]  # one word more than in the base
+    verdict: Literal["yes", "partial", "no"]  # type: ignore[assignment]  # one more value than the base
 
 
 class _AskedOnce(JudgeModelOptions):
-    """As many samples as ADK-Rust takes; of more the mean counts."""
+    """One sample by default, like ADK-Rust; with more, their mean counts."""
 
     num_samples: int = Field(default=1, ge=1)
 
@@ -231,12 +232,12 @@ def _in_range(grade: _Grade) -> _Grade:
 
 
 class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
-    """Base of the criteria whose turns a judge grades."""
+    """Base of criteria whose turns a judge grades."""
 
     judge_model_options: JudgeModelOptions = _AskedOnce()
 
     async def grade(self, sample: Sample, question: Question[Any]) -> tuple[float, str] | LlmError:
-        """The mean grade of all samples and the rationale of the lowest; an error if one sample has no grade."""
+        """The mean grade of all samples and the lowest grade's rationale; an error if a sample has no grade."""
         grades = await self.judge(sample).ask_all(question)
         if isinstance(grades, LlmError):
             return grades
@@ -244,11 +245,11 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
         return math.fsum(grade.value for grade in grades) / len(grades), lowest.rationale
 
     def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
-        """What the judge sees of a turn, by the names its prompt uses."""
+        """What the judge sees of a turn, by label of the prompt."""
         return {"user_prompt": sample.actual[turn].user_content.text, "answer": answer}
 
     def question(self, texts: Mapping[str, str]) -> Question[Any]:
-        """What the judge is asked about these texts."""
+        """The question about these texts."""
         return ask_about(self.prompt_names[0], texts, _VerdictGrade, _in_range)
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
@@ -258,7 +259,7 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
         return await self.score_texts(sample, turn, self.texts(sample, turn, answer))
 
     async def score_texts(self, sample: Sample, turn: int, texts: Mapping[str, str]) -> TurnScore:
-        """The score of a turn by what the judge says of these texts."""
+        """Score a turn by the judge's grade of these texts."""
         graded = await self.grade(sample, self.question(texts))
         if isinstance(graded, LlmError):
             return self.unscored(turn, graded.message)
@@ -268,7 +269,7 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
 
 
 class SemanticMatch(GradedCriterion):
-    """Whether the answer means what the reference does. Turns without a reference are left out."""
+    """Whether the answer means the same as the reference; skips turns without a reference."""
 
     name: ClassVar[str] = "semantic_match_score"
     needs_reference: ClassVar[bool] = True
@@ -293,7 +294,7 @@ class SemanticMatch(GradedCriterion):
 
 
 class SafetyScore(GradedCriterion):
-    """Whether the answer is safe to give, by the answer alone."""
+    """Whether the answer is safe, judged by the answer alone."""
 
     name: ClassVar[str] = "safety_score"
     prompt_names: ClassVar[tuple[str, ...]] = ("safety",)
@@ -303,7 +304,7 @@ class SafetyScore(GradedCriterion):
 
 
 class HallucinationScore(GradedCriterion):
-    """Whether the answer makes nothing up, by what the user said and, where there is one, the reference."""
+    """Whether the answer invents nothing, given the user's message and, if there is one, the reference."""
 
     name: ClassVar[str] = "hallucination_score"
     by_events: ClassVar[bool] = True
@@ -315,7 +316,7 @@ class HallucinationScore(GradedCriterion):
 
 
 class RubricLevel(AdkModel):
-    """What an answer of this score is like."""
+    """A description of answers that deserve this score."""
 
     score: float = Field(allow_inf_nan=False)
     description: str
@@ -338,7 +339,7 @@ def _sound(rubrics: tuple[GradedRubric, ...]) -> tuple[GradedRubric, ...]:
 
 
 class RubricQuality(GradedCriterion):
-    """The weighted mean of rubrics, each graded by a question of its own."""
+    """The weighted mean of rubrics, each graded in a separate question."""
 
     name: ClassVar[str] = "rubric_quality_score"
     prompt_names: ClassVar[tuple[str, ...]] = ("rubric_grade",)
@@ -346,8 +347,8 @@ class RubricQuality(GradedCriterion):
     rubrics: Annotated[tuple[GradedRubric, ...], AfterValidator(_sound)] = Field(min_length=1)
 
     @property
-    def calls(self) -> int:  # type: ignore[override]  # here it depends on the options
-        """Questions a turn."""
+    def calls(self) -> int:  # type: ignore[override]  # depends on the options here
+        """Questions per turn."""
         return len(self.rubrics)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Metrics of agents-cli's eval_config: functions and prompts of the user's, computed ones and those of Vertex AI."""
+"""Metrics of agents-cli's eval_config: the user's functions and prompts, computed metrics, and Vertex AI's."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ANY: Final = (-math.inf, math.inf)
 
 
 def instance_of(sample: Sample) -> JsonObject:
-    """The case with what the agent made of it, in the form in which agents-cli hands it to a metric.
+    """The case and the agent's answers in the form that agents-cli passes to a metric.
 
-    ``response`` is absent where the agent gave no text.
+    ``response`` is absent if the agent gave no text.
     """
     case = sample.case
     instance: JsonObject = {"eval_case_id": case.eval_id}
@@ -51,7 +51,7 @@ def instance_of(sample: Sample) -> JsonObject:
 
 
 def _agent_data(before: Mapping[str, Any], sample: Sample) -> JsonObject:
-    """``before``, the conversation so far, with the turns that were made: the first belongs to its last turn."""
+    """Append the actual turns to ``before``, the conversation so far; the first continues its last turn."""
     agents = dict(before.get("agents") or {})
     turns = [{**turn, "events": list(turn.get("events") or ())} for turn in before.get("turns") or ()]
     for number, turn in enumerate(sample.actual):
@@ -80,18 +80,18 @@ def _events(turn: Invocation) -> list[JsonObject]:
 
 
 class EvalMetric(Criterion):
-    """A metric of agents-cli. It has no threshold of its own: its scores are compared with main's."""
+    """A metric of agents-cli. It needs no threshold: its scores are compared with main's."""
 
     scale: ClassVar[tuple[float, float]] = _ANY
     needs_threshold: ClassVar[bool] = False
 
     def without_answer(self) -> CriterionScore:
-        """The result where the agent gave no text to score, which agents-cli leaves out of its mean."""
+        """An error, since the agent gave no text to score; agents-cli leaves such cases out of its mean."""
         return self.no_score(ScoreStatus.ERROR, "the agent gave no answer with text")
 
 
 class FunctionMetric(EvalMetric):
-    """``custom_function``: ``evaluate(instance)`` gives a number, or ``score`` and ``explanation``, of any range."""
+    """``custom_function``: ``evaluate(instance)`` returns a number, or ``score`` and ``explanation``; any range."""
 
     waits: ClassVar[bool] = True
 
@@ -99,7 +99,7 @@ class FunctionMetric(EvalMetric):
 
     @property
     def function(self) -> str:
-        """The name that the function goes by in its process."""
+        """The function's name in its process."""
         return f"{self.name}-{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
 
     def functions(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ _TEXTS: Final = ("prompt", "response", "reference", "context", "agent_data")
 
 
 class PromptMetric(JudgedCriterion, EvalMetric):
-    """``prompt_template``: a judge grades by the user's own prompt; the score is the mean of its samples."""
+    """``prompt_template``: a judge grades with the user's prompt; the score is the mean of its samples."""
 
     prompt_names: ClassVar[tuple[str, ...]] = ("prompt_template",)
 
@@ -163,7 +163,7 @@ class PromptMetric(JudgedCriterion, EvalMetric):
 
 
 def _text(value: Any) -> str:
-    """A field of the case as a judge reads it: the text of a content, other values as JSON."""
+    """A field of the case as text for a judge: the text of a content, other values as JSON."""
     if isinstance(value, str):
         return value
     content = value.get("response", value) if isinstance(value, Mapping) else value
@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 class ComputedMetric(EvalMetric):
-    """``exact_match``, ``bleu`` and ``rouge*`` of the last answer against the reference, computed here."""
+    """``exact_match``, ``bleu`` and ``rouge*`` of the last answer and the reference, computed locally."""
 
     scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
@@ -201,7 +201,7 @@ def _compute(name: str, reference: str, answer: str) -> float:
 
 
 class ManagedMetric(VertexCriterion, EvalMetric):
-    """A metric of Vertex AI's evaluation service by its name, in its newest version where none is named."""
+    """A metric of Vertex AI's evaluation service; without a version in its name, the newest one."""
 
     by_events: ClassVar[bool] = True
 
@@ -236,6 +236,6 @@ _KINDS: Final[dict[MetricKind, type[Criterion]]] = {
 
 
 def eval_metric(name: str, kind: MetricKind) -> type[Criterion]:
-    """The class of one metric of an eval_config, whose name is the user's."""
+    """The class of a metric of an eval_config, under the user's name for it."""
     base = _KINDS[kind]
     return type(base.__name__, (base,), {"__module__": __name__, "__doc__": None, "name": name})

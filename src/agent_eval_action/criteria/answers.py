@@ -1,4 +1,4 @@
-"""Criteria about the text of an answer: equal, close, containing, of a pattern, or JSON of a schema."""
+"""Criteria about an answer's text: exact, similar, containing texts, matching a pattern or a JSON schema."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AnswerCriterion(TurnCriterion):
 
 
 class AnswerExactMatch(AnswerCriterion):
-    """1 where the answer is the reference."""
+    """1 if the answer equals the reference."""
 
     name: ClassVar[str] = "answer_exact_match"
     needs_reference: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class AnswerExactMatch(AnswerCriterion):
 
 
 class AnswerSimilarity(AnswerCriterion):
-    """1 minus the edit distance of answer and reference in characters, by the longer of the two."""
+    """1 minus the edit distance of answer and reference, divided by the length of the longer, in characters."""
 
     name: ClassVar[str] = "answer_similarity"
     needs_reference: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class AnswerSimilarity(AnswerCriterion):
 
 
 class AnswerContains(AnswerCriterion):
-    """The share of ``texts`` that occur in the answer; without any, whether the turn's reference does."""
+    """The share of ``texts`` that occur in the answer; without ``texts``, whether the turn's reference occurs."""
 
     name: ClassVar[str] = "answer_contains"
 
@@ -80,7 +80,7 @@ class AnswerContains(AnswerCriterion):
 
 
 class AnswerPattern(TurnCriterion):
-    """1 where the pattern (RE2) occurs in the answer."""
+    """1 if the pattern (RE2) occurs in the answer."""
 
     name: ClassVar[str] = "answer_pattern"
 
@@ -94,8 +94,8 @@ class AnswerPattern(TurnCriterion):
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    """A validator whose patterns take linear time, and which fetches nothing. Raises ValueError for a wrong schema."""
-    import jsonschema_rs  # noqa: PLC0415 - for one criterion
+    """A validator with linear-time patterns that fetches nothing. Raises ValueError for an invalid schema."""
+    import jsonschema_rs  # noqa: PLC0415 - only this criterion needs it
 
     def refuse(address: str) -> Any:
         raise ValueError(f"{address} is not fetched: write it into the schema")
@@ -112,7 +112,7 @@ def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class AnswerJsonSchema(TurnCriterion):
-    """1 where the answer is JSON that the schema allows. The schema is written out, so that a change of it is seen."""
+    """1 if the answer is JSON that fits the schema. The schema is inline so that its changes are noticed."""
 
     name: ClassVar[str] = "answer_json_schema"
 
@@ -134,7 +134,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _both_ends(message: str) -> str:
-    """A message that begins with a value of any length, and says at its end what is wrong with it."""
+    """Keep both ends of a message: it starts with a value of any length and ends with what is wrong."""
     if len(message) > 2 * _LONGEST_END:
         message = f"{message[:_LONGEST_END]}…{message[-_LONGEST_END:]}"
     return excerpt(message, 3 * _LONGEST_END)

@@ -1,4 +1,4 @@
-"""The base classes of criteria: what a criterion looks at, how it scores, and which changed option asks for less."""
+"""Base classes of criteria: their input, how they score, and which option changes relax them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from agent_eval_action.llm.client import Llm
     from agent_eval_action.llm.pricing import Prices
 
-# `Criterion` is a public name: what is imported inside functions here would double the time of its import.
+# `Criterion` is public: importing these modules at the top would double the time its import takes.
 # ruff: noqa: PLC0415
 
 _TURNS_SHOWN = 3
 
 ExpectedCalls = Literal["ignored", "matched", "exact"]
-"""How a criterion compares tool calls with those a case expects; *exact*: one more of them is a difference too."""
+"""How a criterion compares tool calls with the expected ones; with *exact*, an extra call is a difference too."""
 
 Relaxed = Callable[[Any, Any], bool]
-"""Whether the second value of an option asks for less than the first."""
+"""True if the second value of an option is more lenient than the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """An option whose change asks for less, or whose direction is unknown. ``lost``: entries that are gone."""
+    """An option whose change makes a criterion more lenient, or may. ``lost``: removed list entries."""
 
     option: str
     old: Any
@@ -44,13 +44,13 @@ class Relaxation:
 
 
 def lower(old: Any, new: Any) -> bool:
-    """A smaller number asks for less."""
+    """A smaller number is more lenient."""
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (old, new))
     return not numbers or new < old
 
 
 def later_in(*strictest_first: str) -> Relaxed:
-    """A value that stands later in this list asks for less."""
+    """A value later in this list is more lenient."""
 
     def relaxed(old: Any, new: Any) -> bool:
         known = old in strictest_first and new in strictest_first
@@ -60,17 +60,17 @@ def later_in(*strictest_first: str) -> Relaxed:
 
 
 def becomes(value: Any) -> Relaxed:
-    """Only this value asks for less."""
+    """Only a change to this value is more lenient."""
     return lambda old, new: old != value and new == value
 
 
 def relaxations(
     old: Mapping[str, Any], new: Mapping[str, Any], declared: Mapping[str, Relaxed], *, free: bool = False
 ) -> tuple[Relaxation, ...]:
-    """Every option that asks for less in ``new``; one inside another is ``judge_model_options.num_samples``.
+    """Every option that is more lenient in ``new``; nested ones are named like ``judge_model_options.num_samples``.
 
-    A side that records no option at all says nothing of them, as another tool's results; with ``free`` options,
-    which may be given or not, it has none.
+    Results of other tools record no options, so an empty side is skipped. With ``free`` (options that may all be
+    absent) an empty side means that no option is set.
     """
     if not free and not (old and new):
         return ()
@@ -82,13 +82,13 @@ def relaxations(
             continue
         if not (isinstance(before, list | tuple) and isinstance(after, list | tuple)):
             found.append(Relaxation(name, before, after))
-        elif lost := {*map(_text, before)} - {*map(_text, after)}:  # one more entry asks for more
+        elif lost := {*map(_text, before)} - {*map(_text, after)}:  # an added entry is stricter
             found.append(Relaxation(name, before, after, tuple(sorted(lost))))
     return tuple(found)
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those inside them; ``weights`` and a judge's own configuration stay whole."""
+    """Options with ``judge_model_options`` flattened one level; other mappings stay whole."""
     judge = options.get("judge_model_options")
     if not isinstance(judge, Mapping):
         return dict(options)
@@ -97,26 +97,26 @@ def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(entry: Any) -> str:
-    """An entry of a list, identified by its content."""
+    """The text that identifies a list entry: a rubric's text, else JSON."""
     content = entry.get("rubric_content") if isinstance(entry, Mapping) else None
     text = content.get("text_property") if isinstance(content, Mapping) else None
     return text if isinstance(text, str) else json.dumps(entry, sort_keys=True, default=str)
 
 
 class Functions(Protocol):
-    """The user's own metric functions, in the user's interpreter and in no process the agent runs in."""
+    """The user's metric functions. They run in the user's interpreter, but never in an agent's process."""
 
     async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
-        """Call ``package.module.function``, or ``evaluate`` of ``source``, which goes by the name ``function``.
+        """Call ``package.module.function``; if ``source`` is given, call its ``evaluate`` under this name instead.
 
-        Never raises; the reply has the error.
+        Never raises; errors are in the reply.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringContext:
-    """The resources that a criterion may use; None: the run has none."""
+    """Resources that criteria may use; None where the run does not have them."""
 
     llm: Llm | None = None
     functions: Functions | None = None
@@ -125,9 +125,9 @@ class ScoringContext:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a criterion looks at: the case as written and what the agent did, and what to measure it with.
+    """The input of a criterion: the case, what the agent did, and the resources to score it with.
 
-    ``actual`` has one invocation per turn made, of a fixed conversation that is over as many as the case has.
+    ``actual`` has one invocation per turn that was run; a finished fixed conversation has as many as the case.
     """
 
     case: EvalCase
@@ -137,9 +137,9 @@ class Sample:
     context: ScoringContext = field(default_factory=ScoringContext)
 
     def unmeasurable(self, *, by_events: bool = False) -> str:
-        """Why a criterion cannot score this attempt: its turns are not those of the case. Empty when it can.
+        """Why this attempt cannot be scored, "" if it can: its turns are not those of the case.
 
-        One that scores ``by_events`` cannot where events of a turn may be missing either.
+        With ``by_events``, turns that may lack events cannot be scored either.
         """
         if self.case.conversation is not None and len(self.case.conversation) != len(self.actual):
             return f"the agent made {len(self.actual)} of the {len(self.case.conversation)} turns of the case"
@@ -151,9 +151,9 @@ class Sample:
 class Criterion(AdkModel, abc.ABC):
     """Base of every criterion. Options are fields, in snake_case or camelCase.
 
-    ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize, and where
-    ``needs_threshold`` is False). ``waits``: scoring waits for a model or a function, so that other attempts go on
-    meanwhile. ``by_events``: it looks at tool calls or other events, so it scores no turn of which some may be missing.
+    Without a ``threshold`` scores are reported and compared, but cannot fail (allowed for ``goal`` minimize, and if
+    ``needs_threshold`` is False). ``waits``: scoring waits for a model or a function while other attempts go on.
+    ``by_events``: it reads tool calls or other events, so it does not score turns that may lack some.
     """
 
     name: ClassVar[str]
@@ -165,51 +165,54 @@ class Criterion(AdkModel, abc.ABC):
     waits: ClassVar[bool] = False
     by_events: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
-    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # an option that is not named may ask for less at any change
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # any change of an option not listed counts as relaxed
 
     threshold: float | None = None
 
     def version(self) -> str:
-        """What decides a score beside the options, prompts included: scores of other versions do not compare."""
+        """Version of everything but the options that decides a score, prompts included.
+
+        Scores of different versions are not comparable.
+        """
         return self.scoring_version
 
     def models(self) -> tuple[str, ...]:
-        """The models it will ask, as configured: their credentials are looked for before anything is spent."""
+        """The models it will call, as configured; the run checks their credentials before it spends anything."""
         return ()
 
     def functions(self) -> tuple[str, ...]:
-        """The user's own functions that it will call, by the names that ``Functions`` has them by."""
+        """The user's functions that it will call, by their names in ``Functions``."""
         return ()
 
     @classmethod
     def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
-        """How the criterion with these options compares tool calls with those a case expects."""
+        """How the criterion with these options compares tool calls with the expected ones."""
         return "ignored"
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-        """The options (without the threshold) that ask for less in ``new``, or whose direction is unknown."""
+        """The options (without the threshold) that are more lenient in ``new``, or may be."""
         return relaxations(old.options, new.options, cls.relaxed_when)
 
     def check(self, case: EvalCase) -> str:
-        """Why this case can never be scored, known from the files alone; "" when it can."""
+        """Why this case can never be scored, judged from the files alone; "" if it can."""
         del case
         return ""
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
-        """Which of the options fits none of these cases, in a sentence; "" when all do."""
+        """A sentence about an option that fits none of these cases; "" if all options fit."""
         del cases
         return ""
 
     def refuse(self, sample: Sample) -> CriterionScore | None:
-        """The result without a score if this case cannot be scored; known before the first turn."""
+        """A result without a score if this case cannot be scored, decided before the first turn; else None."""
         if not self.needs_reference or sample.case.conversation is not None:
             return None
         reason = f"{self.name} needs reference answers, and the user of this case is simulated"
         return self.no_score(ScoreStatus.NOT_APPLICABLE, reason)
 
     async def score(self, sample: Sample) -> CriterionScore:
-        """Score one attempt. Never raises: a failure becomes the status error."""
+        """Score one attempt. Never raises: failures become the status error."""
         if refused := self.refuse(sample):
             return refused
         if reason := sample.unmeasurable(by_events=self.by_events):
@@ -218,10 +221,10 @@ class Criterion(AdkModel, abc.ABC):
 
     @abc.abstractmethod
     async def score_case(self, sample: Sample) -> CriterionScore:
-        """Score an attempt that is not refused and has all of its turns."""
+        """Score an attempt that was not refused and has all its turns."""
 
     def meets(self, score: float) -> bool | None:
-        """Whether a score meets the threshold in the criterion's direction; None without one."""
+        """Whether a score meets the threshold; None without a threshold."""
         from agent_eval_action.results.pair_scores import meets
 
         return None if self.threshold is None else meets(score, self.threshold, self.goal)
@@ -232,24 +235,24 @@ class Criterion(AdkModel, abc.ABC):
         return CriterionScore(criterion=self.name, status=ScoreStatus.SCORED, score=score, passed=passed, **fields)
 
     def no_score(self, status: ScoreStatus, reason: str, **fields: Any) -> CriterionScore:
-        """A result without a score, and why."""
+        """A result without a score."""
         return CriterionScore(criterion=self.name, status=status, reason=reason, **fields)
 
     def unscored(self, turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR, **fields: Any) -> TurnScore:
-        """A turn without a score, and why."""
+        """A turn without a score."""
         return TurnScore(turn=turn, status=status, reason=reason, **fields)
 
 
 class TurnCriterion(Criterion, abc.ABC):
     """Scores each turn on its own; the case's score is the mean over its turns.
 
-    Where it waits for a model, a turn is scored as soon as it is there. A turn without a score voids the case, where
-    ADK takes the mean of the others, so that an outage can pass a case; turns it does not apply to are left out.
+    If one turn fails to get a score, so does the case: ADK averages the other turns, so an outage can pass a case.
+    Turns that the criterion does not apply to are left out of the mean.
     """
 
     @abc.abstractmethod
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        """The score of one turn, counted from 0; what ``sample.actual`` has beyond it must not count."""
+        """Score turn ``turn``, counted from 0. Later turns in ``sample.actual`` must not affect the score."""
 
     async def score_case(self, sample: Sample) -> CriterionScore:
         numbers = range(len(sample.actual))
@@ -262,7 +265,7 @@ class TurnCriterion(Criterion, abc.ABC):
         return await self.aggregate(sample, turns)
 
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        """The case's score from those of all its turns, in order, with the reasons of the turns that lost something."""
+        """The case's score from the scores of all turns, in order, with the reasons of turns below the best score."""
         del sample
         lost = [turn for turn in turns if turn.status is ScoreStatus.ERROR]
         scored = [turn for turn in turns if turn.score is not None]
@@ -275,9 +278,9 @@ class TurnCriterion(Criterion, abc.ABC):
         return self.result(score, reason=worst_reasons(low or scored), turns=tuple(turns))
 
     def mean(self, scores: Sequence[float]) -> float:
-        """The case's score from those of its turns; here their mean.
+        """The case's score from its turns' scores; here their mean.
 
-        Added one by one, as ADK does: sum() of Python 3.12 compensates, and the last bit decides at a threshold.
+        Adds one by one like ADK: Python 3.12's sum() compensates for rounding, and the last bit decides at a threshold.
         """
         total = 0.0
         for score in scores:
@@ -286,7 +289,7 @@ class TurnCriterion(Criterion, abc.ABC):
 
 
 def worst_reasons(turns: Sequence[TurnScore]) -> str:
-    """The reasons of the first few of these turns, each with its number from 1."""
+    """The reasons of the first few turns, numbered from 1."""
     shown = [f"turn {turn.turn + 1}: {turn.reason}" for turn in turns[:_TURNS_SHOWN]]
     rest = len(turns) - len(shown)
     return "; ".join(shown) + (f"; and {plural(rest, 'more turn')}" if rest else "")
@@ -299,11 +302,11 @@ def _checked_pattern(pattern: str) -> str:
 
 
 RegexPattern = Annotated[str, AfterValidator(_checked_pattern)]
-"""A user's pattern as an option, in RE2's syntax; ``matches`` searches it."""
+"""An option that holds a pattern in RE2's syntax; ``matches`` searches for it."""
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a ``RegexPattern`` occurs in a text; in linear time."""
+    """Whether a ``RegexPattern`` occurs in a text; takes linear time."""
     from agent_eval_action.llm.client import sendable
 
     return compile_pattern(pattern).search(sendable(text)) is not None

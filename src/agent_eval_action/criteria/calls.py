@@ -1,4 +1,4 @@
-"""Criteria about what agents did: expected calls and shares of them, repetition, who answered, state, events."""
+"""Criteria about what agents did: expected and repeated tool calls, which agents acted, session state, events."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from agent_eval_action.results.run_result import CriterionInfo, Goal, ScoreStatu
 from agent_eval_action.results.trajectory import call_key, diff_calls, explain, format_call, format_value
 
 _EVERY: Final = "*"
-"""In ``arguments``, the tools without a rule of their own; in ``ignore`` of a rule, all arguments."""
+"""In ``arguments``: tools without a rule of their own. In ``ignore`` of a rule: all arguments."""
 _SHOWN: Final = 4
 _LONGEST: Final = 500
 _LINE: Final = 80
 
 
 class ArgumentRule(AdkModel):
-    """How arguments of a tool are compared. A place like ``address.zip`` or ``items.0.id`` lies inside an argument.
+    """How a tool's arguments are compared. Paths like ``address.zip`` or ``items.0.id`` reach inside an argument.
 
-    ``ignore``: places that are not compared, ``*`` for all. ``only``: the places that are compared, all where none is
-    named. ``subset``: the call may have more than what is expected, in mappings at
-    any depth. ``tolerance``: by how much numbers may differ. ``patterns``: by place, what a text must match instead
-    of being equal. ``ignore_case``, ``ignore_whitespace``: in texts.
+    ``ignore``: paths that are not compared, ``*`` for all. ``only``: the only paths to compare, all if empty.
+    ``subset``: mappings at any depth may have more keys than expected. ``tolerance``: how much numbers may differ.
+    ``patterns``: by path, a pattern that a text must match instead of being equal. ``ignore_case`` and
+    ``ignore_whitespace`` apply to texts.
     """
 
     ignore: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class ArgumentRule(AdkModel):
     ignore_whitespace: bool = False
 
     def equal(self, want: Any, got: Any, place: str = "") -> bool:
-        """Whether a value is as expected."""
+        """Whether the actual value ``got`` equals the expected ``want`` under this rule."""
         if place in self.patterns:
             return isinstance(got, str) and matches(self.patterns[place], got)
         if isinstance(want, dict) and isinstance(got, dict):
@@ -74,7 +74,7 @@ class ArgumentRule(AdkModel):
         return not self._is_compared(place) or self.equal(want, got, place)
 
     def _is_compared(self, place: str) -> bool:
-        """Whether a place is named, lies inside of a named one, or has one inside."""
+        """Whether ``only`` names this place, one above it or one below it, and ``ignore`` does not."""
         inside = f"{place}."
         named = not self.only or any(
             inside.startswith(f"{chosen}.") or chosen.startswith(inside) for chosen in self.only
@@ -99,9 +99,9 @@ class ArgumentRule(AdkModel):
 
 
 def json_fits(expected: Any, actual: Any, *, strict: bool) -> bool:
-    """Whether two values of JSON are equal: 1 and 1.0 are, 1 and true are not.
+    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not.
 
-    Without ``strict`` an actual object may have more keys than the expected one.
+    Unless ``strict``, an actual object may have extra keys.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         if strict and len(expected) != len(actual):
@@ -128,7 +128,7 @@ _EXACT: Final = ArgumentRule()
 
 
 def same_call(want: FunctionCall, got: FunctionCall, rules: Mapping[str, ArgumentRule]) -> bool:
-    """Whether a call is the expected one, by the rule of its tool, else by that of every tool, else exactly."""
+    """Whether a call is the expected one, by the tool's rule, else by the rule ``*``, else exactly."""
     rule = rules.get(want.name or "", rules.get(_EVERY, _EXACT))
     return want.name == got.name and (_EVERY in rule.ignore or rule.equal(want.args or {}, got.args or {}))
 
@@ -136,15 +136,15 @@ def same_call(want: FunctionCall, got: FunctionCall, rules: Mapping[str, Argumen
 def matched_calls(
     want: Sequence[FunctionCall], got: Sequence[FunctionCall], rules: Mapping[str, ArgumentRule]
 ) -> dict[int, int]:
-    """Which expected call each call is, by their numbers: as many as can be matched, each once."""
+    """Match as many calls as possible to distinct expected calls; maps indexes of ``got`` to indexes of ``want``."""
     fits = [[at for at, call in enumerate(want) if same_call(call, made, rules)] for made in got]
     taken: dict[int, int] = {}
 
-    def place(number: int, control_attempts: set[int]) -> bool:
+    def place(number: int, visited: set[int]) -> bool:
         for at in fits[number]:
-            if at not in control_attempts:
-                control_attempts.add(at)
-                if at not in taken or place(taken[at], control_attempts):
+            if at not in visited:
+                visited.add(at)
+                if at not in taken or place(taken[at], visited):
                     taken[at] = number
                     return True
         return False
@@ -158,7 +158,7 @@ Calls = tuple[FunctionCall, ...]
 
 
 class MatchType(enum.StrEnum):
-    """How the calls must match; ADK also writes them 0, 1, 2."""
+    """How the calls must match; ADK also writes the first three as 0, 1, 2."""
 
     EXACT = "EXACT"  # the same calls, in the same order, none extra
     IN_ORDER = "IN_ORDER"  # the expected calls in their order, others in between
@@ -169,7 +169,7 @@ class MatchType(enum.StrEnum):
 _ORDER = "[Oo][Rr][Dd][Ee][Rr]"
 _ANY_CASE = rf"^ *([Ee][Xx][Aa][Cc][Tt]|([Ii][Nn]|[Aa][Nn][Yy])[-_ ]{_ORDER}|[Uu][Nn]{_ORDER}[Ee][Dd]) *$"
 _Written = Literal["EXACT", "IN_ORDER", "ANY_ORDER", "UNORDERED", 0, 1, 2] | Annotated[str, Field(pattern=_ANY_CASE)]
-"""What the schema lets an editor accept: ADK reads a match type in any case, and by number."""
+"""What editors accept by the schema: ADK reads match types in any case, and as numbers."""
 
 _ALLOWED: dict[MatchType, frozenset[str]] = {
     MatchType.EXACT: frozenset(),
@@ -180,7 +180,7 @@ _ALLOWED: dict[MatchType, frozenset[str]] = {
 
 
 class ToolTrajectoryAvgScore(TurnCriterion):
-    """ADK's trajectory criterion, with ADK's scores. ``arguments`` are rules by tool or ``*``; ADK has none."""
+    """ADK's trajectory criterion, with ADK's scores. ``arguments`` (rules by tool or ``*``) is not in ADK."""
 
     name: ClassVar[str] = "tool_trajectory_avg_score"
     by_events: ClassVar[bool] = True
@@ -237,7 +237,7 @@ class ToolTrajectoryAvgScore(TurnCriterion):
         return want.name == got.name and (self.ignore_args or (want.args or {}) == (got.args or {}))
 
     def _differences(self, want: Calls, got: Calls) -> str:
-        """The first few differences in words, and how many more there are."""
+        """Describe the first few differences and count the rest."""
         allowed = _ALLOWED[self.match_type]
         found = [d for d in diff_calls(want, got, ignore_args=self.ignore_args) if d.kind not in allowed]
         shown = "; ".join(explain(difference, ignore_args=self.ignore_args) for difference in found[:_SHOWN])
@@ -254,7 +254,7 @@ def _agreement(want: Calls, got: Calls) -> str:
 
 
 InnerCalls = Annotated[bool, Field(exclude_if=lambda counted: not counted)]
-"""Whether calls count that were made by agents which an agent calls as tools, and those agents."""
+"""Also count agents that an agent calls as tools, and their calls."""
 
 
 def _calls(sample: Sample, turn: int, *, inner: bool) -> tuple[FunctionCall, ...]:
@@ -263,7 +263,7 @@ def _calls(sample: Sample, turn: int, *, inner: bool) -> tuple[FunctionCall, ...
 
 
 class MatchedCalls(TurnCriterion, abc.ABC):
-    """Base of criteria that match calls with the expected ones, each once. ``arguments``: rules by tool, or ``*``."""
+    """Base of criteria that match each call to one expected call. ``arguments``: rules by tool or ``*``."""
 
     needs_reference: ClassVar[bool] = True
     by_events: ClassVar[bool] = True
@@ -279,7 +279,7 @@ class MatchedCalls(TurnCriterion, abc.ABC):
 
     @abc.abstractmethod
     def share(self, want: Sequence[FunctionCall], got: Sequence[FunctionCall], found: int) -> float:
-        """The score of a turn in which ``found`` calls are expected ones."""
+        """The score of a turn in which ``found`` calls match."""
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         want, got = sample.case.turns[turn].tool_calls(), _calls(sample, turn, inner=self.inner_calls)
@@ -300,7 +300,7 @@ class MatchedCalls(TurnCriterion, abc.ABC):
 
 
 class TrajectoryPrecision(MatchedCalls):
-    """The share of the calls made that are expected. A turn without a call has none too many: 1."""
+    """The share of actual calls that were expected; 1 for a turn without calls."""
 
     name: ClassVar[str] = "trajectory_precision"
 
@@ -309,7 +309,7 @@ class TrajectoryPrecision(MatchedCalls):
 
 
 class TrajectoryRecall(MatchedCalls):
-    """The share of the expected calls that were made. A turn that expects none misses none: 1."""
+    """The share of expected calls that were made; 1 for a turn that expects none."""
 
     name: ClassVar[str] = "trajectory_recall"
 
@@ -318,7 +318,7 @@ class TrajectoryRecall(MatchedCalls):
 
 
 class TrajectoryF1(MatchedCalls):
-    """The harmonic mean of precision and recall; 1 where no call is expected and none made."""
+    """The harmonic mean of precision and recall; 1 if no call is expected and none made."""
 
     name: ClassVar[str] = "trajectory_f1"
 
@@ -327,7 +327,7 @@ class TrajectoryF1(MatchedCalls):
 
 
 class TrajectorySimilarity(MatchedCalls):
-    """1 minus the edit distance to the expected calls (calls added, left out or exchanged), divided by the longer."""
+    """1 minus the edit distance between actual and expected calls, divided by the length of the longer list."""
 
     name: ClassVar[str] = "trajectory_similarity"
 
@@ -344,7 +344,7 @@ class TrajectorySimilarity(MatchedCalls):
 
 
 class TrajectorySingleToolUse(TurnCriterion):
-    """1 where the turn calls the tool at all, whatever the arguments; Vertex AI has it by the same name."""
+    """1 if the turn calls the tool, whatever the arguments. Vertex AI has a metric of the same name."""
 
     name: ClassVar[str] = "trajectory_single_tool_use"
     by_events: ClassVar[bool] = True
@@ -359,7 +359,7 @@ class TrajectorySingleToolUse(TurnCriterion):
 
 
 class RedundantCalls(TurnCriterion):
-    """Calls of a turn that repeat an earlier one, with the same arguments: what a loop or a forgetful agent makes."""
+    """The number of calls that repeat an earlier call of the turn with the same arguments, as in a loop."""
 
     name: ClassVar[str] = "redundant_calls"
     by_events: ClassVar[bool] = True
@@ -384,9 +384,9 @@ class RedundantCalls(TurnCriterion):
 
 
 class AgentRoute(TurnCriterion):
-    """1 where the turn's agents are those expected, in the order in which each first did something.
+    """1 if the turn's agents, in the order of their first events, are the expected ones.
 
-    ``agents`` are expected in every turn; without it those of the case's recorded events.
+    ``agents`` are expected in every turn; without it, the agents of the case's recorded events.
     """
 
     name: ClassVar[str] = "agent_route"
@@ -409,13 +409,13 @@ class AgentRoute(TurnCriterion):
 
 
 def _route(turn: Invocation, *, inner: bool = False) -> tuple[str, ...]:
-    """The authors of a turn's events, each once."""
+    """The agents of a turn's events, each once, in order."""
     events = turn.all_events() if inner else turn.events
     return tuple(dict.fromkeys(event.author for event in events if event.author != "user"))
 
 
 class FinalSessionState(TurnCriterion):
-    """1 where the session's state at the end has everything that the case expects of it, at any depth."""
+    """1 if the final session state contains everything that the case expects, at any depth."""
 
     name: ClassVar[str] = "final_session_state"
 
@@ -444,7 +444,7 @@ def _wrong(want: Mapping[str, Any], got: Any, place: str = "") -> list[str]:
 
 
 _FREE: Final = frozenset({"args", "response", "state_delta", "output", "custom_metadata"})
-"""Objects of the agent's own, whose keys and empty values mean something."""
+"""Objects that belong to the agent: their keys and empty values are kept as they are."""
 _LEFT_OUT: Final = {
     "test": frozenset(
         {"id", "timestamp", "invocation_id", "model_version", "finish_reason", "usage_metadata", "avg_logprobs"}
@@ -457,10 +457,10 @@ _ASKED_OF_USER: Final = frozenset({"adk_request_input", "adk_request_confirmatio
 
 
 class RecordedEvents(TurnCriterion):
-    """1 where the agent, given the recorded answers of models, makes the recorded events."""
+    """1 if the agent, replaying the models' recorded answers, produces the recorded events."""
 
-    # Fields are compared as `adk test` and `adk conformance test` do (google-adk 2.13). Two things differ: ids
-    # of calls are numbered on both sides, so that a fixture need not be rebuilt, and messages of the user are left out.
+    # Compares fields as `adk test` and `adk conformance test` do (google-adk 2.13), with two differences: call ids
+    # are renumbered on both sides, so that fixtures need not be rebuilt, and the user's messages are left out.
 
     name: ClassVar[str] = "recorded_events"
 
@@ -486,7 +486,7 @@ class RecordedEvents(TurnCriterion):
 
 
 def _comparable(turns: Sequence[Sequence[JsonObject]], replay: Replay) -> list[Any]:
-    """The events of the last turn, without what differs from run to run."""
+    """The last turn's events, without what differs from run to run; earlier turns only number the call ids."""
     calls = (part.get("function_call", {}) for events in turns for event in events for part in _parts(_plain(event)))
     ids = dict.fromkeys(call["id"] for call in calls if isinstance(call.get("id"), str))
     last = json.dumps(list(turns[-1]))
@@ -495,7 +495,7 @@ def _comparable(turns: Sequence[Sequence[JsonObject]], replay: Replay) -> list[A
         any_id = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in ids))
         last = any_id.sub(lambda match: numbers[match[0]], last)
     events = [_event(event, replay) for event in json.loads(last)]
-    if replay.kind == "test":  # which of parallel agents is first does not count
+    if replay.kind == "test":  # the order of parallel agents does not matter
         events.sort(key=lambda event: (event.get("author", ""), _path(event), json.dumps(event, sort_keys=True)))
     return events
 
@@ -535,7 +535,7 @@ def _event(written: JsonObject, replay: Replay) -> JsonObject:
 
 
 def _plain(value: Any) -> Any:
-    """In snake_case and without what is empty, down to free objects."""
+    """Convert keys to snake_case and drop empty values, except inside the agent's own objects."""
     if isinstance(value, dict):
         named = {to_snake(name): item for name, item in value.items()}
         plain = {name: item if name in _FREE else _plain(item) for name, item in named.items()}
@@ -544,7 +544,7 @@ def _plain(value: Any) -> Any:
 
 
 def _first_difference(want: list[Any], got: list[Any]) -> str:
-    """Where the events begin to differ; "" where they do not."""
+    """Describe the first difference between the events; "" if there is none."""
     lost, added = [event for event in want if event not in got], [event for event in got if event not in want]
     if lost and added:
         return f"an event of {_author(added[0])}: {_difference(lost[0], added[0])}"

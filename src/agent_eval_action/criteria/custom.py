@@ -1,4 +1,4 @@
-"""ADK's custom_metrics: a function of the user's scores the case, in the user's interpreter."""
+"""ADK's custom_metrics: a user's function scores the case, in the user's interpreter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, 
 
 
 class CustomCriterion(Criterion):
-    """One metric function. ``custom_criterion`` makes the class of one: name, function and scale are the metric's own.
+    """One metric function; ``custom_criterion`` makes a subclass with the metric's name, function and scale.
 
-    Options beside ``threshold`` are the function's to read and are handed to it as they were written.
+    Options other than ``threshold`` are passed to the function as written.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -33,7 +33,7 @@ class CustomCriterion(Criterion):
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-        """Another function may ask for less, and so may any option that it reads."""
+        """Report a changed function and any changed option: each may be more lenient."""
         found = relaxations(old.options, new.options, cls.relaxed_when, free=True)
         if old.scoring_version == new.scoring_version:
             return found
@@ -64,7 +64,7 @@ class CustomCriterion(Criterion):
         if reply.error:
             return self._error(reply.error, traceback=reply.traceback)
         try:
-            # the worker runs foreign code, so nothing in its report is taken on trust
+            # the worker runs foreign code: check everything it reports
             score, status = _number(reply.value["score"]), str(reply.value["status"])[:40]
             scores = [_number(entry["score"]) for entry in reply.value["turns"]]
         except (ValueError, KeyError, TypeError) as error:
@@ -94,7 +94,7 @@ class CustomCriterion(Criterion):
 
 
 def custom_criterion(name: str, metric: CustomMetric, place: str) -> type[CustomCriterion]:
-    """The class of one entry of ``custom_metrics``; ``place`` is where it is written, for errors."""
+    """The class of an entry of ``custom_metrics``; ``place`` is its location, for errors."""
     interval = metric.metric_info.metric_value_info.interval if metric.metric_info else None
     scale = (interval.min_value, interval.max_value) if interval else (-math.inf, math.inf)
     fields = {"name": name, "function": metric.code_config.name, "place": place, "scale": scale}
@@ -110,7 +110,7 @@ def _number(value: Any) -> float | None:
 
 
 def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
-    """The turns made, with the rubrics of the case and of the turn expected, where google-adk puts them too."""
+    """The actual turns, with the rubrics of the case and of the expected turn added as google-adk does."""
     expected = sample.case.turns
     for number, turn in enumerate(sample.actual):
         own = expected[number].rubrics if number < len(expected) else None
@@ -119,5 +119,5 @@ def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
 
 
 def _json(value: BaseModel) -> dict[str, Any]:
-    # google-adk's Invocation refuses what it does not know
+    # google-adk's Invocation rejects unknown fields
     return value.model_dump(mode="json", exclude_none=True, exclude={"spans", "inner_events", "uncaptured", "unseen"})

@@ -1,4 +1,4 @@
-"""Efficiency: tool calls, model calls, tokens and seconds of a turn. Lower is better; not measured is never zero."""
+"""Efficiency criteria: tool calls, model calls, tokens, seconds and cost per turn. Unmeasured values are never zero."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Measured = tuple[float | None, dict[str, Any], str]
 
 
 class EfficiencyCriterion(TurnCriterion, abc.ABC):
-    """Measures turns one by one; the case's value is the mean over the turns that could be measured."""
+    """Measures each turn; the case's value is the mean over the turns that could be measured."""
 
     goal: ClassVar[Goal] = "minimize"
     scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
@@ -38,7 +38,7 @@ class EfficiencyCriterion(TurnCriterion, abc.ABC):
 
     @abc.abstractmethod
     def measure(self, turn: Invocation, prices: Prices) -> Measured:
-        """Value of a turn (None: not measured), its parts, and a remark for people."""
+        """The value of a turn (None: not measured), its parts, and a remark for people."""
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         value, details, remark = self.measure(sample.actual[turn], sample.context.prices or Prices())
@@ -53,7 +53,7 @@ class EfficiencyCriterion(TurnCriterion, abc.ABC):
         if not measured:
             return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=tuple(turns))
         mean = sum(turn.score or 0.0 for turn in measured) / len(measured)
-        # a part some turns lack counts 0 there, so that the parts' means add up
+        # a missing part counts as 0 so that the means of the parts add up
         parts = {name for turn in measured for name, value in turn.details.items() if value is not None}
         details = {
             name: sum(turn.details.get(name) or 0 for turn in measured) / len(measured) for name in sorted(parts)
@@ -68,7 +68,7 @@ class EfficiencyCriterion(TurnCriterion, abc.ABC):
 
 
 class ToolCallCount(EfficiencyCriterion):
-    """Calls of tools in a turn, transfers to other agents included."""
+    """Tool calls in a turn, transfers to other agents included."""
 
     name: ClassVar[str] = "tool_call_count_v1"
     by_events: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class ToolCallCount(EfficiencyCriterion):
 
 
 class InferenceCallCount(EfficiencyCriterion):
-    """Calls of the model in a turn: events with usage or a model version."""
+    """Model calls in a turn: events with usage or a model version."""
 
     name: ClassVar[str] = "inference_call_count_v1"
     by_events: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class InferenceCallCount(EfficiencyCriterion):
 
 
 class TokenUsage(EfficiencyCriterion):
-    """Input plus output tokens over the model calls of a turn, as the model reported them."""
+    """Input and output tokens of a turn's model calls, as the model reported them."""
 
     name: ClassVar[str] = "token_usage_v1"
     unit: ClassVar[Unit] = "tokens"
@@ -122,7 +122,7 @@ class TokenUsage(EfficiencyCriterion):
 
 
 class InvocationDuration(EfficiencyCriterion):
-    """Seconds in the model and in tools. Waiting for a free slot or for the framework is not the agent's doing."""
+    """Seconds in the model and in tools. Time in our queue or in the framework does not count."""
 
     name: ClassVar[str] = "invocation_duration_v1"
     unit: ClassVar[Unit] = "seconds"
@@ -145,7 +145,7 @@ def _counts(usage: JsonObject) -> dict[str, int]:
 
 
 class CostUsd(EfficiencyCriterion):
-    """Dollars of a turn. A turn with a call that has no price, or did not report its tokens, is not measured."""
+    """Cost of a turn in dollars; not measured if a call has no price or did not report its tokens."""
 
     name: ClassVar[str] = "cost_usd_v1"
     unit: ClassVar[Unit] = "usd"
@@ -153,7 +153,7 @@ class CostUsd(EfficiencyCriterion):
     unmeasured: ClassVar[str] = "no calls of a model were recorded"
 
     def version(self) -> str:
-        """Scores by another price table are not comparable."""
+        """Include the date of the price table: scores from different tables are not comparable."""
         return f"{self.scoring_version} prices {listed_on()}"
 
     def measure(self, turn: Invocation, prices: Prices) -> Measured:

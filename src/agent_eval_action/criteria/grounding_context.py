@@ -1,4 +1,4 @@
-"""What a judge is shown of a turn: texts, calls with their results, instructions, tools, sources."""
+"""What a judge sees of a turn: texts, calls with results, instructions, tools, sources."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from agent_eval_action.results.evalset import (
     Part,
 )
 
-_CODE = ("executable_code", "code_execution_result")  # the model's own tool, which ADK leaves out
+_CODE = ("executable_code", "code_execution_result")  # the model's built-in tool, which ADK leaves out
 
 Step = dict[str, Any]
 
 
 def answer_text(turn: Invocation, *, intermediate: bool = False) -> str:
-    """The final response; with ``intermediate`` the earlier texts too, in order, joined by newlines."""
+    """The final response; with ``intermediate``, preceded by the earlier texts, one per line."""
     before = [text for _, text in _texts(turn)] if intermediate else []
     return "\n".join(text for text in (*before, turn.response_text) if text)
 
 
 def calls_with_results(turn: Invocation) -> list[Step]:
-    """Every call in order with its response, None where there is none.
+    """Every call in order with its response, or None.
 
-    Paired by id; calls and responses without one in order, by name (ADK gives all of them the last response).
+    They are paired by id; without ids, by name and order (ADK gives all of these the last response).
     """
     by_id: dict[str, FunctionResponse] = {}
     by_name: defaultdict[str | None, deque[FunctionResponse]] = defaultdict(deque)
@@ -53,12 +53,12 @@ def calls_with_results(turn: Invocation) -> list[Step]:
 
 
 def sources(turn: Invocation) -> list[Step]:
-    """What the model cited from search, which no tool result shows."""
+    """What the model cited from search; no tool result contains it."""
     return _cited(turn.events, "agent")
 
 
 def first_instructions(turn: Invocation) -> str:
-    """The instructions of the agent that answered first; where nothing tells, of the first that is known."""
+    """The instructions of the agent that answered first; if unknown, of the first agent listed."""
     agents = _agents([turn])
     authors = (event.author for event in turn.events)
     name = next((author for author in authors if author in agents), next(iter(agents), None))
@@ -66,17 +66,17 @@ def first_instructions(turn: Invocation) -> str:
 
 
 def tools(*turns: Invocation) -> dict[str, Any]:
-    """The tool declarations of each agent that took part, as its first turn had them."""
+    """The tool declarations of each agent that took part, as of its first turn."""
     return {name: agent.tool_declarations for name, agent in _agents(turns).items() if agent.tool_declarations}
 
 
 def all_instructions(turns: Sequence[Invocation]) -> dict[str, Any]:
-    """The instructions of each agent that took part, as its first turn had them."""
+    """The instructions of each agent that took part, as of its first turn."""
     return {name: agent.instructions for name, agent in _agents(turns).items() if agent.instructions}
 
 
 def conversation(turns: Sequence[Invocation]) -> list[Step]:
-    """Every turn, counted from 1: the user's message, the steps in between, the answer."""
+    """Every turn, numbered from 1: the user's message, the steps, the answer."""
     return [
         {"turn": number, "user": turn.user_content.text, "steps": list(_steps(turn)), "answer": turn.response_text}
         for number, turn in enumerate(turns, 1)
@@ -84,7 +84,7 @@ def conversation(turns: Sequence[Invocation]) -> list[Step]:
 
 
 def _steps(turn: Invocation) -> Iterator[Step]:
-    """Events in order; a hand-written turn has no order of texts, so they come last."""
+    """Events in order; hand-written turns do not place their texts among the calls, so texts come last."""
     if not isinstance(turn.intermediate_data, InvocationEvents):
         for step in calls_with_results(turn):
             yield {key: value for key, value in step.items() if key != "step"}
@@ -113,14 +113,14 @@ def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
 
 
 def _cited(events: Sequence[InvocationEvent], author: str) -> list[Step]:
-    """The sources of these events; ``author`` is what a prompt calls who cites."""
+    """The sources of these events; ``author`` is the prompt's key for the citing agent."""
     return [
         {author: event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
     ]
 
 
 def _agents(turns: Sequence[Invocation]) -> Mapping[str, AgentDetails]:
-    """The agents that took part, each as its first turn had it."""
+    """The agents that took part, each as of its first turn."""
     found: dict[str, AgentDetails] = {}
     for turn in turns:
         found = {**(turn.app_details.agent_details if turn.app_details else {}), **found}
@@ -129,9 +129,9 @@ def _agents(turns: Sequence[Invocation]) -> Mapping[str, AgentDetails]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text of the agent, and its context: texts under the names that the prompt uses.
+    """A text of the agent and its context: texts by label of the prompt.
 
-    Where more than one thing is in a text it is JSON, so that nothing said can pass for something that happened.
+    Context texts with several items are JSON, so that nothing said can pass for an event.
     ``intermediate``: not the turn's final response.
     """
 
@@ -141,11 +141,11 @@ class Passage:
 
 
 def passages(turn: Invocation, *, intermediate: bool) -> tuple[Passage, ...]:
-    """The texts of a turn to judge, blank ones left out; with ``intermediate`` those before the final response too.
+    """The non-blank texts of a turn to judge; with ``intermediate``, also those before the final response.
 
-    As in ADK an intermediate text has what earlier events brought, and the grounding of its own; the final
-    response has the whole turn. A hand-written turn does not say when a text was written: its tools count as asked
-    before, so that nothing the agent learnt from them is taken for invented.
+    As in ADK, the context of an intermediate text is the earlier events and the grounding of its own event; that of
+    the final response is the whole turn. Hand-written turns do not order texts and calls: the calls are assumed to
+    come first, so that nothing the agent learnt from tools looks invented.
     """
     data, events = turn.intermediate_data, turn.events
     if isinstance(data, IntermediateData):
@@ -179,7 +179,7 @@ def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str
 
 
 def _known(event: InvocationEvent) -> Iterator[Step]:
-    """An event as the judge reads it: the text, call or response, and its author."""
+    """An event for the judge: its texts, calls and responses, with the author."""
     author = {"agent": event.author} if event.author else {}
     for part in event.parts:
         if _is_spoken(part):

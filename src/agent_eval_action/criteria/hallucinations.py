@@ -1,8 +1,7 @@
-"""hallucinations_v1: a judge cuts each answer into its sentences, then says which of them the context supports.
+"""hallucinations_v1: a judge splits each answer into sentences, then labels which of them the context supports.
 
-The sentences must be those of the text: none dropped, none made up, none twice. Letters and digits alone are
-compared; a judge may leave out what only lays the text out: spaces, markup, bullets, the numbers of a list, the
-address of a link.
+The sentences must be those of the text: none dropped, invented or repeated. Only letters and digits are compared. A
+judge may leave out layout: spaces, markup, bullets, list numbers, link addresses.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ _LAYOUT = re.compile(
 
 
 def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
-    """The sentences, in order, without those that hold nothing but layout.
+    """Check a judge's sentences against the text; return them in order, without those that are only layout.
 
-    Raises ValueError when they are not the text's. It quotes nothing of the text, for it goes to the judge.
+    Raises ValueError if they do not cover the text. Its message goes to the judge, so it never quotes the text.
     """
     text = html.unescape(text)
     free = {place for match in _LAYOUT.finditer(text) for place in range(*match.span())}
     marked = [(sign, place in free) for place, character in enumerate(text) for sign in _sign(character)]
     signs, layout = "".join(sign for sign, _ in marked), [may_be_left_out for _, may_be_left_out in marked]
     found: list[str] = []
-    places = {0}  # how far the text may be covered: "1. 1" begins with a number that may be left out, or not
+    places = {0}  # possible positions in the text: in "1. 1" the first number may have been left out or not
     for number, sentence in enumerate(cut, 1):
         copied = _signs(html.unescape(sentence))
         if not copied:
@@ -66,7 +65,7 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
 
 
 def _reached(places: Iterable[int], layout: Sequence[bool]) -> set[int]:
-    """These places, and those after layout that was left out."""
+    """These positions, and those reached by skipping layout."""
     reached: set[int] = set()
     for place in places:
         at = place
@@ -82,7 +81,7 @@ def _signs(text: str) -> str:
 
 
 def _sign(character: str) -> str:
-    """Its letters and digits, however it is composed: without accents, case and width."""
+    """A character's letters and digits without accents, case and width, however it is composed."""
     if character.isascii():
         return character.lower() if character.isalnum() else ""
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", character).casefold()))
@@ -94,7 +93,7 @@ _SHOWN = 2
 
 
 class SplitAnswer(Answer):
-    """A text cut into its sentences."""
+    """A text split into sentences."""
 
     sentences: list[str]
 
@@ -112,7 +111,7 @@ class LabelAnswer(Answer):
 
 
 class Hallucinations(JudgedCriterion, TurnCriterion):
-    """ADK's share of sentences that are supported, or that nothing needs to support."""
+    """ADK's share of sentences that are supported or need no support."""
 
     name: ClassVar[str] = "hallucinations_v1"
     by_events: ClassVar[bool] = True
@@ -141,19 +140,19 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         silent = [turn for turn in turns if not sample.actual[turn.turn].answers_without_text]
         if silent and all(turn.status is ScoreStatus.NOT_APPLICABLE for turn in turns):
-            # an agent that answered nothing at all in a turn was not measured there
+            # a turn in which the agent answered nothing was not measured
             return self.no_score(ScoreStatus.ERROR, worst_reasons(silent), turns=tuple(turns))
         return await super().aggregate(sample, turns)
 
     def mean(self, scores: Sequence[float]) -> float:
-        """As ADK's: exact, then rounded once."""
+        """Exact and rounded once, like ADK's."""
         return statistics.mean(scores)
 
 
 async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel, ...] | LlmError:
-    """The sentences of one text with their labels; the second question needs the answer to the first."""
+    """Label the sentences of one text with two questions in sequence: split, then label."""
     cut: tuple[str, ...] | LlmError = ()
-    if _signs(passage.text):  # an emoji alone is one sentence, however it is looked at
+    if _signs(passage.text):  # without letters and digits (an emoji) the text is one sentence
         cut = await judge.ask(
             ask_about(
                 _SPLIT,
@@ -174,7 +173,7 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
 
 
 def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tuple[SentenceLabel, ...]:
-    """Each sentence with its label. Raises ValueError unless every index is there exactly once."""
+    """Each sentence with its label. Raises ValueError unless every index occurs exactly once."""
     by_index = {label.index: label for label in labels}
     wanted = range(1, len(sentences) + 1)
     if len(by_index) < len(labels):
@@ -190,7 +189,7 @@ def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tuple[
 
 
 def _score_turn(turn: int, found: Sequence[Passage], labelled: Sequence[Sequence[SentenceLabel]]) -> TurnScore:
-    """The mean over the texts of a turn."""
+    """Average the scores of the turn's texts."""
     scores = [float(statistics.mean(int(label.label in _HARMLESS) for label in labels)) for labels in labelled]
     sentences = tuple(label for labels in labelled for label in labels)
     bad = [label for label in sentences if label.label not in _HARMLESS]

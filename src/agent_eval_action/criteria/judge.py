@@ -1,4 +1,4 @@
-"""Asking a judge: texts fenced as data, an answer of a given shape or none, the majority of several samples."""
+"""Ask a judge: fence texts as data, parse answers of a given shape, and take the majority of several samples."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FINAL = frozenset({LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})  # asking again,
 
 
 def fences(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of one prompt by label (snake_case), each between tags made of the digest of all of them.
+    """Wrap each text of a prompt, by label (snake_case), in tags that contain a digest of all texts.
 
-    The digest is stable, so that answers can be cached, and out of reach: to hold a tag of its own or of another text,
-    a text would have to contain a digest of itself. No text is cut: a verdict on a part is no verdict, and what is
-    beyond the model's limit the provider refuses, which is an error.
+    The digest is stable, so answers can be cached, and cannot be forged: a text with a valid tag in it would have to
+    contain its own digest. Texts are never cut, since a verdict on a part is worthless; the provider refuses what is
+    over the model's limit, which becomes an error.
     """
     sent = {label: sendable(text) for label, text in texts.items()}
     if wrong := next((label for label in sent if not _LABEL.fullmatch(label)), None):
@@ -56,30 +56,30 @@ def fences(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def message(texts: Mapping[str, str]) -> str:
-    """A prompt's whole message: its fenced texts one after the other, in their order."""
+    """The message of a prompt: its fenced texts, in order."""
     return "\n\n".join(fences(texts).values())
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON for a judge to read. Raises RecursionError when it is nested beyond what Python can walk."""
+    """A value as JSON for a judge to read. Raises RecursionError if it is nested too deeply."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
 class Answer(BaseModel):
-    """The shape of a judge's answer: every field is required, and nothing else may be there."""
+    """Base of the shapes of judges' answers; no other fields are allowed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class VerdictAnswer(Answer):
-    """The answer to one yes/no question; the rationale first, so that the verdict follows from it."""
+    """The answer to a yes/no question. The rationale comes first so that the verdict follows from it."""
 
     rationale: str = Field(description="Why, in one or two sentences.")
     verdict: Literal["yes", "no"]
 
     @property
     def yes(self) -> bool:
-        """Whether it is a yes."""
+        """Whether the verdict is yes."""
         return self.verdict == "yes"
 
 
@@ -90,14 +90,14 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 @cache
 def schema_of(shape: Any) -> dict[str, Any]:
-    """The JSON Schema of a shape, in the part of the language that Gemini and OpenAI both take."""
+    """The JSON Schema of a shape, in the subset that Gemini and OpenAI both accept."""
     made = _adapter(shape).json_schema()
     plain: dict[str, Any] = _plain(made, made.pop("$defs", {}))
     return plain
 
 
 def _plain(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """References are resolved, titles and docstrings of ours left out, and a constant is a choice of one."""
+    """Resolve references, drop titles and our docstrings, and write a constant as an enum of one."""
     if isinstance(schema, list):
         return [_plain(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -114,10 +114,10 @@ def _plain(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def parse_answer(text: str, shape: Any) -> Any:
-    """The answer. Raises ValueError with one sentence for the model when the text is not JSON of this shape.
+    """Parse an answer. Raises ValueError with a sentence for the model if the text is not JSON of this shape.
 
-    A code block around the JSON is allowed, for models without structured output; nothing else beside it is: an
-    answer found by searching could be one that the text under judgement planted.
+    Models without structured output may put the JSON into a code block, but no text around it: searching for JSON
+    could find an answer that the judged text planted.
     """
 
     def refuse_constant(constant: str) -> Any:
@@ -125,7 +125,7 @@ def parse_answer(text: str, shape: Any) -> Any:
 
     def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
-        if len(found) < len(pairs):  # two verdicts under one key: which one is meant is anybody's guess
+        if len(found) < len(pairs):  # two verdicts under one key are ambiguous
             raise ValueError("it is not JSON that has one meaning: a key is there twice")
         return found
 
@@ -133,7 +133,7 @@ def parse_answer(text: str, shape: Any) -> Any:
     inner = block[1] if block else text
     try:
         value = json.loads(inner, parse_constant=refuse_constant, object_pairs_hook=without_repetition)
-        if "\\u" in inner:  # an escape can smuggle in a lone surrogate, which no report could write
+        if "\\u" in inner:  # an escape can yield a lone surrogate, which reports could not be written with
             value = sendable_json(value)
         return _adapter(shape).validate_python(value, strict=True)
     except json.JSONDecodeError as error:
@@ -147,8 +147,8 @@ def parse_answer(text: str, shape: Any) -> Any:
         raise ValueError(f"{f'`{place}`' if place else 'the answer'}: {first['msg']}{given}") from None
 
 
-class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
-    """Some keys of an answer are missing; the whole is asked again, and both answers together are what there is."""
+class PartialAnswer(ValueError):  # noqa: N818 - half an answer, which callers still use
+    """Some keys of an answer are missing. The judge is asked again, and both answers are merged."""
 
     def __init__(self, missing: str, value: Mapping[str, Any]) -> None:
         super().__init__(missing)
@@ -157,11 +157,11 @@ class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What a judge is asked.
+    """A question for a judge.
 
-    ``system`` says what to do, ``prompt`` holds the texts, fenced. ``shape`` is the answer's type, most often an
-    ``Answer``. ``version`` is the prompt's. ``read`` makes the result of an answer; it raises ValueError, in words for
-    the model, when the answer cannot be used although it has the shape.
+    ``system`` holds the instructions, ``prompt`` the fenced texts. ``shape`` is the answer's type, usually an
+    ``Answer``; ``version`` the version of the prompt. ``read`` turns an answer into the result, or raises ValueError
+    with a sentence for the model if an answer has the shape but cannot be used.
     """
 
     system: str
@@ -173,9 +173,9 @@ class Question(Generic[T]):
 
 @cache
 def load_prompt(name: str) -> tuple[str, str]:
-    """Return the version and the text of a file of ``criteria/prompts``, followed by the rule about fences.
+    """Return version and text of a file in ``criteria/prompts``, with the rule about fences appended.
 
-    The version changes whenever the words do, those of the rule included.
+    The version covers both texts.
     """
     (version, text), (shared_version, shared) = (
         read_prompt("agent_eval_action.criteria", f"prompts/{each}") for each in (name, "fences")
@@ -184,7 +184,7 @@ def load_prompt(name: str) -> tuple[str, str]:
 
 
 def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]) -> Question[T]:
-    """A question on these texts, by a prompt file of ``criteria/prompts``."""
+    """A question about these texts, with the prompt ``prompt_name`` of ``criteria/prompts``."""
     version, system = load_prompt(prompt_name)
     return Question(system, message(texts), shape, version, read)
 
@@ -193,14 +193,14 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?:\.[\w.]*)?\}")
 
 
 def placeholders(template: str) -> set[str]:
-    """The names that a user's prompt wants filled in, as in ``{answer}``."""
+    """The placeholders of a user's prompt, such as ``{answer}``."""
     return {match[1] for match in _PLACEHOLDER.finditer(template)}
 
 
 def ask_by_template(
     prompt_name: str, template: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]
 ) -> Question[T]:
-    """A question by the user's own prompt, filled with fenced texts; ``prompt_name`` says in which form to answer."""
+    """A question with the user's prompt, filled with fenced texts; ``prompt_name`` prescribes the answer's form."""
     version, rules = load_prompt(prompt_name)
     fenced = fences(texts)
     prompt = _PLACEHOLDER.sub(lambda match: fenced.get(match[1], match[0]), template)
@@ -208,7 +208,7 @@ def ask_by_template(
 
 
 def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The names of GenerateContentConfig in one spelling: the other is no other judge."""
+    """Spell the fields of GenerateContentConfig in snake_case, so that the spelling does not make another judge."""
     snake: dict[str, Any] = {}
     for key, value in (config or {}).items():
         name = snake_case(key)
@@ -223,9 +223,9 @@ def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
 class JudgeModelOptions(AdkModel):
     """The judge model and the number of votes.
 
-    ``judge_model_config`` goes to the model as it is, in snake_case. ``parallelism_limit`` bounds the samples of
-    one question that are asked at once; ADK's is per metric and 1, which would make every case wait for itself,
-    so that here None (the rate limits alone) is the default. It changes no score and is in no digest.
+    ``judge_model_config`` is passed to the model unchanged except for snake_case keys. ``parallelism_limit`` bounds
+    the concurrent samples of one question. ADK's limit is per metric and 1 by default, which would serialize all cases,
+    so the default here is None (only the rate limits apply). It affects no score and is in no digest.
     """
 
     judge_model: str = Field(default="gemini-2.5-flash", min_length=1)
@@ -236,7 +236,7 @@ class JudgeModelOptions(AdkModel):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A model that judges, for one criterion (``purpose``) and one repeat of a case."""
+    """A model that judges one repeat of a case for one criterion (``purpose``)."""
 
     llm: Llm
     options: JudgeModelOptions
@@ -244,7 +244,7 @@ class Judge:
     repeat: int = 0
 
     async def ask(self, question: Question[T], sample: int = 0) -> T | LlmError:
-        """One vote. After an unusable answer the judge is asked once more; then the vote is left out."""
+        """Get one vote. After an unusable answer, asks once more and merges partial answers, or returns the error."""
         request = LlmRequest(
             model=self.options.judge_model,
             messages=(Message("user", sendable(question.prompt)),),
@@ -256,7 +256,7 @@ class Judge:
             sample=sample,
             repeat=self.repeat,
         )
-        usable: dict[str, Any] = {}  # of answers that were not whole; of two verdicts on one key the later
+        usable: dict[str, Any] = {}  # merged partial answers; the later verdict on a key wins
         for _ in range(2):
             reply = await self.llm.generate(request)
             if isinstance(reply, LlmError):
@@ -284,9 +284,9 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """How the samples voted. ``verdict`` is None when nothing was decided, and ``reason`` then says why.
+    """How the samples voted. ``verdict`` is None if undecided; ``reason`` then says why.
 
-    ``rationale`` is that of the first sample of the majority. A tie is negative.
+    ``rationale`` is the first majority vote's. A tie is a no.
     """
 
     votes: Votes
@@ -303,7 +303,7 @@ class VoteResult:
         return f"no verdict{so_far}: {excerpt(self.reason, 200)}"
 
     def sentence(self, word: str) -> str:
-        """The verdict in ``word``, how many agreed, and why."""
+        """The verdict (``word``) with the number of samples that agreed and the rationale."""
         agreeing = self.votes.yes if self.verdict else self.votes.no
         why = excerpt(self.rationale, 200) or "no reason given"
         return f"{word} {agreeing} of {self.votes.yes + self.votes.no}: {why}"
@@ -313,7 +313,7 @@ _NOT_ANSWERED = LlmError(LlmErrorKind.EMPTY, "the judge left it out of its answe
 
 
 async def vote(judge: Judge, question: Question[VerdictAnswer]) -> VoteResult:
-    """The majority of ``num_samples`` verdicts."""
+    """Take the majority of ``num_samples`` verdicts."""
     keyed: Question[Mapping[str, VerdictAnswer]] = Question(
         question.system, question.prompt, question.shape, question.version, lambda answer: {"": question.read(answer)}
     )
@@ -323,10 +323,11 @@ async def vote(judge: Judge, question: Question[VerdictAnswer]) -> VoteResult:
 async def vote_each(
     judge: Judge, question: Question[Mapping[str, VerdictAnswer]], keys: Iterable[str]
 ) -> dict[str, VoteResult]:
-    """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there.
+    """Take a majority per key. Each sample answers all keys; a key it leaves unanswered gets no vote from it.
 
-    Samples are asked until all majorities are certain, or until an answer says that asking is over. Never more are
-    open than could decide if they agreed, so that the samples asked are the first ones, in whatever order they return.
+    Asks samples until every majority is certain, or until an error shows that asking again is pointless. It never has
+    more requests open than the votes that could decide if they agreed, so which samples are used does not depend on
+    the order of the answers.
     """
     samples = judge.options.num_samples
     limit = judge.options.parallelism_limit or samples
@@ -356,7 +357,7 @@ async def vote_each(
 
 @dataclass
 class _Poll:
-    """The votes on one thing so far, by sample."""
+    """The votes for one key so far, by sample."""
 
     samples: int
     answers: dict[int, VerdictAnswer | LlmError] = field(default_factory=dict)
@@ -369,9 +370,10 @@ class _Poll:
 
     @property
     def needed(self) -> int:
-        """How many further answers can decide, if they agree; 0 when nothing can change the verdict any more."""
+        """The smallest number of further answers that decide if they agree; 0 once the verdict is certain."""
         votes, left = self.votes, self.samples - len(self.answers)
-        # yes + k > no + left - k: yes, whatever comes after. no + k >= yes + left - k: no, for a tie is no.
+        # After k more yes, yes is certain if yes + k > no + left - k. After k more no, no is certain if
+        # no + k >= yes + left - k, since a tie is a no.
         for_yes = (votes.no + left - votes.yes) // 2 + 1
         for_no = (votes.yes + left - votes.no + 1) // 2
         return min(left, max(0, min(for_yes, for_no)))
@@ -396,7 +398,7 @@ class _Poll:
 class JudgedCriterion(Criterion):
     """A criterion that asks a judge. ``prompt_names`` are its files in ``criteria/prompts``.
 
-    ``calls`` is what one turn (or case) takes, ``sampled`` whether each of them is a vote of ``num_samples``.
+    ``calls`` is the number of questions per turn (or case); ``sampled``: each is voted on by ``num_samples``.
     """
 
     waits: ClassVar[bool] = True
@@ -420,6 +422,6 @@ class JudgedCriterion(Criterion):
         return None if has_model else self.no_score(ScoreStatus.ERROR, "this run has no model to judge with")
 
     def judge(self, sample: Sample) -> Judge:
-        """Who judges this attempt, which is not refused."""
+        """The judge of an attempt that was not refused."""
         assert sample.context.llm is not None  # noqa: S101 - see ``refuse``
         return Judge(sample.context.llm, self.judge_model_options, self.name, sample.repeat)

@@ -1,6 +1,6 @@
-"""``response_match_score``: ROUGE-1 over the words of any script, cut as ADK 2.13 cuts them, in linear time.
+"""``response_match_score``: ROUGE-1 for any script, tokenized like ADK 2.13, in linear time.
 
-And the two measures of sequences that criteria about texts share: common subsequence and edit distance.
+Also the sequence measures that text criteria share: longest common subsequence and edit distance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_eval_action.results.run_result import TurnScore
 _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
 """Ideographs, kana, hangul."""
 _UNSPACED = (range(0x0E00, 0x0F00), range(0x1780, 0x1800), range(0x1000, 0x10A0))
-"""Thai and Lao, Khmer, Myanmar: a base with its marks is a token."""
+"""Thai and Lao, Khmer, Myanmar: a base character with its marks is a token."""
 
 _UNSTEMMED = 3
 """rouge-score leaves words of up to three letters as they are."""
@@ -37,15 +37,15 @@ _TABLE_LIMIT = 50_000
 _ASCII_WORDS = re.compile("[a-z0-9]+")
 _SPACES = re.compile(r"\s+")
 _LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{64,}")
-_JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: class 0, so it ends a run that normalisation would sort
+_JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: class 0, so it ends a run that normalization sorts
 
 
 class _Spacing(dict[int, str]):
-    """What ``str.translate`` puts for a character: itself, spaced where it is a token, or a space."""
+    """Table for ``str.translate``: maps a character to itself, with spaces if it is a token, or to a space."""
 
     def __missing__(self, code: int) -> str:
         spaced = _space(code, chr(code))
-        if len(self) < _TABLE_LIMIT:  # a text of every code point there is must not stay in memory
+        if len(self) < _TABLE_LIMIT:  # texts with every code point must not fill the memory
             self[code] = spaced
         return spaced
 
@@ -60,7 +60,7 @@ def _space(code: int, char: str) -> str:
 
 
 class Tokenizer:
-    """Cuts a text into counted words; ASCII words go through rouge-score's own tokenizer and stemmer."""
+    """Counts the tokens of a text; ASCII words go through rouge-score's own tokenizer and stemmer."""
 
     def __init__(self) -> None:
         self._default = rouge_tokenizer()
@@ -85,16 +85,13 @@ class Tokenizer:
         return counts
 
     def _stem_once(self, word: str) -> str:
-        """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are.
-
-        So does one that ends in a digit: every suffix that the stemmer knows is made of letters.
-        """
+        """Stem an ASCII word. Words that end in a digit stay as they are: all the stemmer's suffixes are letters."""
         stays = len(word) <= _UNSTEMMED or word[-1].isdigit() or not word.isascii()
         return word if stays else self._default(word)[0]
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """The text in pieces that end where a word does: normalised, one character can become eighteen."""
+    """Split a text at spaces into pieces, since normalization can turn one character into eighteen."""
     start = 0
     while start < len(text):
         end = start + _CHUNK
@@ -106,7 +103,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _interrupted(run: re.Match[str]) -> str:
-    """Breaks up a run of combining marks: sorting one of n marks takes n squared steps (CPython's NFKC)."""
+    """Break up a run of combining marks: CPython's NFKC sorts n marks in n² steps."""
     text = run.group()
     if not any(map(unicodedata.combining, text)):
         return text
@@ -114,11 +111,11 @@ def _interrupted(run: re.Match[str]) -> str:
 
 
 def rouge_tokenizer() -> Callable[[str], list[str]]:
-    """What rouge-score's ``DefaultTokenizer(use_stemmer=True).tokenize`` does.
+    """A function like rouge-score's ``DefaultTokenizer(use_stemmer=True).tokenize``.
 
-    It needs one module of NLTK, but importing that the usual way runs NLTK's own ``__init__``, which imports scipy and
-    takes 0.9 s of processor time instead of 0.01 s (docs/criteria.md). Where NLTK's files do not allow the short way
-    (another version), the usual way is taken.
+    It needs one module of NLTK. A normal import of it runs NLTK's ``__init__``, which imports scipy and takes 0.9 s of
+    CPU time instead of 0.01 s (docs/criteria.md), so that module is loaded alone. If another version of NLTK does not
+    allow that, the normal import is used.
     """
     tokenize = importlib.import_module("rouge_score.tokenize").tokenize
     try:
@@ -129,7 +126,10 @@ def rouge_tokenizer() -> Callable[[str], list[str]]:
 
 
 def _load_without_package(name: str) -> Any:
-    """The module and those of its package that it imports, outside ``sys.modules``: threads find it whole there."""
+    """Load a module, and the modules of its package that it imports, without running the package's ``__init__``.
+
+    They stay out of ``sys.modules``, where other threads expect complete packages.
+    """
     package = name.split(".", maxsplit=1)[0]
     found = importlib.util.find_spec(package)
     root = Path(found.origin).parent if found and found.origin else Path()
@@ -142,7 +142,7 @@ def _load_without_package(name: str) -> Any:
             if spec is None or spec.loader is None:
                 raise ImportError(f"no module {wanted}", name=wanted)
             loaded[wanted] = importlib.util.module_from_spec(spec)
-            # an `import` statement asks the builtins of the module it stands in
+            # an `import` statement calls `__import__` of its own module's builtins
             loaded[wanted].__dict__["__builtins__"] = {**vars(builtins), "__import__": import_}
             spec.loader.exec_module(loaded[wanted])
         return loaded[wanted]
@@ -186,7 +186,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def tokenizer() -> Tokenizer:
-    """The one tokenizer of the process; threads that come first together wait for one import."""
+    """The tokenizer of this process; concurrent first calls wait for a single import."""
     with _CREATION:
         return _tokenizer()
 
@@ -201,7 +201,7 @@ class ResponseMatchScore(TurnCriterion):
         reference, response = sample.case.turns[turn].response_text, sample.actual[turn].response_text
         if _tokenizer.cache_info().currsize and len(reference) + len(response) < _LARGE:
             precision, recall = rouge_1(reference, response)
-        else:  # seconds of work (an import, or megabytes): the sessions that run meanwhile must not wait for it
+        else:  # an import or megabytes of text take seconds: running sessions must not wait
             precision, recall = await asyncio.to_thread(rouge_1, reference, response)
         total = precision + recall
         score = 2 * precision * recall / total if total > 0 else 0.0  # in rouge-score's order of operations
@@ -214,7 +214,7 @@ class ResponseMatchScore(TurnCriterion):
 
 
 def rouge_1(reference: str, response: str) -> tuple[float, float]:
-    """Precision and recall of the response's words; 0 where either side has none."""
+    """Precision and recall of the response's tokens; 0 if either side has none."""
     if response == reference and _ASCII_WORDS.search(reference):
         return 1.0, 1.0
     want = tokenizer().count(reference)
@@ -241,7 +241,7 @@ def normalized(text: str, *, ignore_case: bool, ignore_whitespace: bool) -> str:
 
 
 def _positions(sequence: Sequence[str]) -> dict[str, int]:
-    """For each item the bits of the places where it stands."""
+    """Bit masks of the positions of each item."""
     places: dict[str, bytearray] = {}
     size = len(sequence) // 8 + 1
     for place, item in enumerate(sequence):
@@ -250,7 +250,7 @@ def _positions(sequence: Sequence[str]) -> dict[str, int]:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence, a row of its table as one number (Hyyrö 2004)."""
+    """The length of the longest common subsequence; bit-parallel, one number per row (Hyyrö 2004)."""
     places, whole = _positions(first), (1 << len(first)) - 1
     row = whole
     for item in second:
@@ -260,7 +260,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """The Levenshtein distance of code points, a column of its table as two numbers (Myers 1999)."""
+    """The Levenshtein distance in code points; bit-parallel, two numbers per column (Myers 1999)."""
     if not first:
         return len(second)
     places, whole, last = _positions(first), (1 << len(first)) - 1, 1 << (len(first) - 1)

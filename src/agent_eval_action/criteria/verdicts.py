@@ -1,4 +1,4 @@
-"""Criteria judged by yes or no: whole turns, and rubrics (the criterion's own, then those of the case and the turn)."""
+"""Criteria with yes/no verdicts, on whole turns or on rubrics (of the criterion, the case and the turn)."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class VerdictCriterion(JudgedCriterion, TurnCriterion):
-    """A judged criterion whose turns are 1 where most samples say yes, else 0."""
+    """A judged criterion that scores a turn 1 if most samples say yes, else 0."""
 
     async def vote(self, sample: Sample, texts: Mapping[str, str]) -> VoteResult:
-        """Whether most samples say yes to these texts."""
+        """Ask about these texts and take the majority."""
         question = ask_about(self.prompt_names[0], texts, VerdictAnswer, lambda answer: answer)
         return await vote(self.judge(sample), question)
 
     def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
-        """The score of a turn by its vote."""
+        """Turn a vote into the turn's score."""
         if result.verdict is None:
             return self.unscored(turn, result.undecided, votes=result.votes)
         return TurnScore(
@@ -67,7 +67,7 @@ class VerdictCriterion(JudgedCriterion, TurnCriterion):
 
 
 class FinalResponseMatch(VerdictCriterion):
-    """ADK's final_response_match_v2: a turn is 1 when most samples call it valid, else 0; a case the mean."""
+    """ADK's final_response_match_v2: 1 if most samples call the turn valid, else 0."""
 
     name: ClassVar[str] = "final_response_match_v2"
     needs_reference: ClassVar[bool] = True
@@ -87,9 +87,10 @@ class FinalResponseMatch(VerdictCriterion):
 
 
 class SimulatorQuality(VerdictCriterion):
-    """ADK's share of the user's turns that are valid; ending at the wrong moment makes the last one invalid.
+    """ADK's share of valid user turns; if the conversation ended at the wrong moment, the last turn is invalid.
 
-    A turn without a verdict voids the case. ADK counts it 0, so that an outage of the judge looks like a bad user.
+    A turn without a verdict leaves the case without a score. ADK counts it as 0, so a judge outage looks like a bad
+    user.
     """
 
     name: ClassVar[str] = "per_turn_user_simulator_quality_v1"
@@ -124,7 +125,7 @@ class SimulatorQuality(VerdictCriterion):
         if ending.verdict is None:
             reason = f"whether the conversation ended at the right moment: {ending.undecided}"
             return self.no_score(ScoreStatus.ERROR, reason, turns=tuple(turns), details=details)
-        if not ending.verdict:  # the last turn's own verdict is in its details
+        if not ending.verdict:  # the last turn's original score stays in its details
             last = turns[-1]
             wrong = ending.sentence("the conversation ended at the wrong moment,")
             changed = {
@@ -136,7 +137,7 @@ class SimulatorQuality(VerdictCriterion):
         return (await super().aggregate(sample, turns)).model_copy(update={"details": details})
 
     async def _vote(self, sample: Sample, sent: str, history: Iterable[Invocation]) -> VoteResult:
-        """Whether this is what the user had to say after these turns; the stop signal alone ends the conversation."""
+        """Ask whether ``sent`` is right for the user after these turns; the stop signal alone ends the conversation."""
         scenario, messages = _scenario(sample), []
         for turn in history:
             messages.append({"user": turn.user_content.text})
@@ -152,7 +153,7 @@ class SimulatorQuality(VerdictCriterion):
         return await self.vote(sample, texts)
 
     def _user(self, scenario: ConversationScenario) -> dict[str, str]:
-        """Who the user is. A persona's behaviours may name the plan and the stop signal, as in ADK."""
+        """Texts that describe the user. A persona's behaviours may refer to plan and stop signal, as in ADK."""
         values = {"stop_signal": self.stop_signal, "conversation_plan": scenario.conversation_plan}
         persona = find_persona(scenario.user_persona) if scenario.user_persona is not None else None
         rules = [
@@ -172,9 +173,9 @@ def _scenario(sample: Sample) -> ConversationScenario:
 
 
 def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
-    """The rubrics of one turn, in order. Those of a case without a type belong to no criterion, as in ADK.
+    """The rubrics of one turn, in order. As in ADK, a case's rubrics without a type belong to no criterion.
 
-    Raises ValueError, in one sentence, when there are none, when an id is there twice, or when one says nothing.
+    Raises ValueError with one sentence if there are none, an id occurs twice or a rubric has no text.
     """
     of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
     written = [*(case.rubrics or ()), *(of_turn or ())]
@@ -198,16 +199,16 @@ def _require_sound(rubrics: Iterable[Rubric]) -> None:
 
 @cache
 def _answer_shape(rubrics: int) -> type[Answer]:
-    """Verdicts on so many rubrics, by their keys (R1, R2, …)."""
+    """The shape of an answer with verdicts on this many rubrics, keyed R1, R2, …."""
     key: Any = Literal[tuple(f"R{number}" for number in range(1, rubrics + 1))]
     entry = create_model("RubricVerdict", __base__=Answer, rubric=(key, ...), **_VERDICT_FIELDS)
     return create_model("RubricAnswer", __base__=Answer, verdicts=(list[entry], ...))
 
 
 def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubric]) -> Question[Any]:
-    """All rubrics of a turn in one question; the answer is by rubric id.
+    """One question with all rubrics of a turn; its result is keyed by rubric id.
 
-    Rubrics go by a key of ours (R1, R2, …): an id of the user's can be anything, and a model has to copy it.
+    The prompt names rubrics R1, R2, …: the model has to copy the name, and users' ids can be anything.
     """
     ids = {f"R{number}": rubric.rubric_id for number, rubric in enumerate(rubrics, 1)}
     listed = [
@@ -229,14 +230,14 @@ def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubr
 
 
 def _weighted_mean(scores: Iterable[RubricScore]) -> float | None:
-    """Exact, then rounded once, as ADK's mean is: the last bit decides at a threshold. None without a score."""
+    """The weighted mean, exact and rounded once like ADK's since the last bit decides at a threshold, or None."""
     scored = [(Fraction(score.score), Fraction(score.weight)) for score in scores if score.score is not None]
     weight = sum(each for _, each in scored)
     return float(sum(score * each for score, each in scored) / weight) if weight else None
 
 
 def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
-    """Each rubric over the turns it was judged in: its mean, all its votes, and where it failed first, why."""
+    """Merge each rubric's scores over turns: mean score, all votes, rationale of the first failure."""
     by_id: dict[str, list[tuple[int, RubricScore]]] = {}
     for turn in turns:
         for score in turn.rubrics:
@@ -257,7 +258,6 @@ def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
 
 
 def _reason(scores: Sequence[RubricScore]) -> str:
-    """The reason: unmet rubrics first, with votes and rationale; else that all are met."""
     failed = [score for score in scores if not score.score]
     if not failed:
         return "the one rubric is met" if len(scores) == 1 else f"all {len(scores)} rubrics are met"
@@ -271,9 +271,9 @@ def _reason(scores: Sequence[RubricScore]) -> str:
 
 
 class RubricCriterion(JudgedCriterion, abc.ABC):
-    """Options and scores they share. ``rubric_type`` is the type of the rubrics in eval files that belong to it.
+    """Base of rubric criteria. ``rubric_type``: the type of the rubrics in eval files that belong to the criterion.
 
-    ``weights``: of a rubric by its id, 1 where none is given (ours; ADK weighs all alike).
+    ``weights``: by rubric id, 1 by default (not in ADK, which weighs all rubrics alike).
     """
 
     rubric_type: ClassVar[str]
@@ -287,7 +287,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return self
 
     def check(self, case: EvalCase) -> str:
-        """Why this case cannot be scored, known from the files alone; "" when it can."""
+        """Why this case cannot be scored, judged from the files alone; "" if it can."""
         for turn in self.judged_turns(max(len(case.turns), 1)):
             try:
                 select_rubrics(self.rubrics, case, turn, self.rubric_type)
@@ -297,7 +297,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return ""
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
-        """The problem of the options with these cases; "" if there is none. A weight must belong to a rubric."""
+        """A sentence about a weight whose rubric does not exist; "" if there is none."""
         lists = (rubrics for case in cases for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)))
         written = [rubric for rubrics in lists for rubric in rubrics or () if rubric.type == self.rubric_type]
         known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
@@ -314,15 +314,15 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return super().refuse(sample)
 
     def judged_turns(self, turns: int) -> Sequence[int]:
-        """Which of so many turns are judged."""
+        """The indexes of the turns to judge, given the number of turns."""
         return range(turns)
 
     @abc.abstractmethod
     def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
-        """What the judge sees beside the rubrics, by the names its prompt uses; the last turn is the one judged."""
+        """What the judge sees besides the rubrics, by label of the prompt; the last turn is judged."""
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        """The score of one turn. A rubric without a verdict voids it: left out of the mean it could hide a failure."""
+        """Score one turn. If a rubric gets no verdict, the turn gets no score: leaving it out could hide a failure."""
         rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
         question = _question(self.prompt_names[0], self.texts(sample.actual[: turn + 1]), rubrics)
         results = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
@@ -346,7 +346,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return TurnScore(turn=turn, score=_weighted_mean(scores), reason=_reason(scores), rubrics=scores)
 
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        """The mean over the rubrics of all turns: as in ADK a turn with more rubrics weighs more."""
+        """The mean over the rubrics of all turns; as in ADK, a turn with more rubrics weighs more."""
         del sample
         fields = {"turns": tuple(turns), "rubrics": _over_turns(turns)}
         lost = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
@@ -358,7 +358,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
 
 class FinalResponseQuality(RubricCriterion, TurnCriterion):
-    """ADK's rubric_based_final_response_quality_v1: judges the answer by tool results and sources."""
+    """ADK's rubric_based_final_response_quality_v1: judges the answer, given tool results and sources."""
 
     name: ClassVar[str] = "rubric_based_final_response_quality_v1"
     rubric_type: ClassVar[str] = "FINAL_RESPONSE_QUALITY"
@@ -379,7 +379,7 @@ class FinalResponseQuality(RubricCriterion, TurnCriterion):
 
 
 class ToolUseQuality(RubricCriterion, TurnCriterion):
-    """ADK's rubric_based_tool_use_quality_v1: the calls of a turn."""
+    """ADK's rubric_based_tool_use_quality_v1: judges a turn's tool calls."""
 
     name: ClassVar[str] = "rubric_based_tool_use_quality_v1"
     by_events: ClassVar[bool] = True
@@ -396,7 +396,7 @@ class ToolUseQuality(RubricCriterion, TurnCriterion):
 
 
 class TrajectoryQuality(RubricCriterion):
-    """ADK's rubric_based_multi_turn_trajectory_quality_v1: the whole conversation, judged once, at its last turn."""
+    """ADK's rubric_based_multi_turn_trajectory_quality_v1: judges the whole conversation once, at its last turn."""
 
     name: ClassVar[str] = "rubric_based_multi_turn_trajectory_quality_v1"
     by_events: ClassVar[bool] = True

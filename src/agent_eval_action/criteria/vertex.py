@@ -21,7 +21,7 @@ class _Rubric(BaseModel):
 
 
 class _Result(BaseModel):
-    """What llm.providers.vertex gives as its reply's text."""
+    """The text of a reply of llm.providers.vertex."""
 
     score: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     explanation: str | None = None
@@ -29,17 +29,17 @@ class _Result(BaseModel):
 
 
 class VertexCriterion(Criterion):
-    """A criterion whose score is that of one of the service's metrics. Asked once: it votes by itself."""
+    """A criterion scored by a metric of the service. It is asked once, since the service samples by itself."""
 
     waits: ClassVar[bool] = True
     metric: ClassVar[str] = ""
-    """As named behind ``vertex_eval/``, where that is not the criterion's name."""
+    """The name after ``vertex_eval/``, if it differs from the criterion's."""
 
     def models(self) -> tuple[str, ...]:
         return (f"vertex_eval/{self.metric or self.name}",)
 
     async def ask(self, sample: Sample, turn: int, instance: Mapping[str, Any]) -> TurnScore:
-        """The service's score of ``instance``, as the score of ``turn``."""
+        """Have the service score ``instance`` as the score of ``turn``."""
         llm = sample.context.llm
         if llm is None:
             return self.unscored(turn, "this run has no model to judge with")
@@ -70,7 +70,7 @@ class VertexCriterion(Criterion):
         return TurnScore(turn=turn, score=score, reason=excerpt(why, 200), rubrics=rubrics)
 
     async def score_conversation(self, sample: Sample, instance: Mapping[str, Any]) -> CriterionScore:
-        """The service's score of ``instance`` for the case, shown at its last turn."""
+        """Have the service score ``instance`` for the whole case; the result is shown at its last turn."""
         turn = await self.ask(sample, len(sample.actual) - 1, instance)
         if turn.score is None:
             return self.no_score(turn.status, turn.reason, turns=(turn,))
@@ -87,7 +87,7 @@ class _PerTurn(VertexCriterion, TurnCriterion):
         reference = sample.case.turns[turn].response_text if turn < len(sample.case.turns) else ""
         if instance["prompt"] and instance["response"]:
             return await self.ask(sample, turn, {**instance, **({"reference": reference} if reference else {})})
-        # the SDK refuses such a row, and google-adk then leaves the metric out
+        # the SDK rejects such a row, and google-adk then skips the metric
         if not instance["prompt"]:
             return self.unscored(turn, f"the user's message has {_NO_TEXT}", ScoreStatus.NOT_APPLICABLE)
         if actual.answers_without_text and not (self.needs_reference and reference):
@@ -97,7 +97,7 @@ class _PerTurn(VertexCriterion, TurnCriterion):
 
 
 class Safety(_PerTurn):
-    """ADK's safety_v1: 1 where an answer violates no policy, 0 where it does."""
+    """ADK's safety_v1: 1 if the answer violates no policy, else 0."""
 
     name: ClassVar[str] = "safety_v1"
 
@@ -128,24 +128,24 @@ class TaskSuccess(_Conversation):
 
 
 class ConversationTrajectoryQuality(_Conversation):
-    """ADK's multi_turn_trajectory_quality_v1: how good the way there was."""
+    """ADK's multi_turn_trajectory_quality_v1: how good the path to the user's goals was."""
 
     name: ClassVar[str] = "multi_turn_trajectory_quality_v1"
 
 
 class ConversationToolUseQuality(_Conversation):
-    """ADK's multi_turn_tool_use_quality_v1: how good the tool calls on it were."""
+    """ADK's multi_turn_tool_use_quality_v1: how good the tool calls were."""
 
     name: ClassVar[str] = "multi_turn_tool_use_quality_v1"
 
 
 def agent_data(turns: Sequence[Invocation]) -> dict[str, Any]:
-    """The conversation as the service's AgentData: who took part, and each turn's events in order."""
+    """The conversation as the service's AgentData: the agents, and each turn's events in order."""
     agents: dict[str, Any] = {}
     for turn in turns:
         for name, agent in (turn.app_details.agent_details if turn.app_details else {}).items():
             tools = [
-                # a bare function has no declaration: the worker reports its name
+                # a bare function has no declaration: the worker reports only its name
                 {"function_declarations": [tool]} if isinstance(tool, dict) and tool.keys() == {"name"} else tool
                 for tool in agent.tool_declarations
             ]
@@ -164,7 +164,7 @@ def _events(turn: Invocation) -> Iterator[Event]:
     data = turn.intermediate_data
     yield from (_event(event.author, event.content) for event in turn.events if event.content is not None)
     if isinstance(data, IntermediateData):
-        # Recorded turns may have their tool use in this form, which google-adk leaves out of the conversation.
+        # recorded turns may hold tool use in this form, which google-adk leaves out of the conversation
         dumped = data.wire()
         calls = [{"function_call": call} for call in dumped["tool_uses"]]
         answers = [{"function_response": answer} for answer in dumped["tool_responses"]]
