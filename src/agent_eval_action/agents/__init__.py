@@ -1,4 +1,4 @@
-"""Agent drivers: what can be evaluated. A driver is one file and an entry of AGENTS, by which a run makes it."""
+"""Agent drivers. To add one, write its file and register its factory in AGENTS."""
 
 from __future__ import annotations
 

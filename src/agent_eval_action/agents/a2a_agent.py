@@ -1,4 +1,4 @@
-"""The ``a2a`` driver: an agent behind a server of the Agent2Agent protocol, 1.0 or 0.3, by a2a-sdk's client."""
+"""The ``a2a`` driver: talks to an Agent2Agent server (protocol 1.0 or 0.3) through a2a-sdk's client."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ except ModuleNotFoundError as missing:
     raise ConfigError(f"the driver a2a needs a2a-sdk, which is not installed ({missing.name})", hint) from missing
 
 CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where a server shows its card, and where it did before protocol 0.3."""
+"""Where servers publish their agent card; the second path is the one from before protocol 0.3."""
 
 _BINDINGS: Final = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
 _CARD_S: Final = 30.0
@@ -61,7 +61,7 @@ class A2aAgent:
     _card: AgentCard | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
-        """Read the server's card, which says how it is spoken to."""
+        """Fetch the agent card, which lists the server's addresses and protocol bindings."""
         connection = await self.server.start()
         if isinstance(connection, AttemptError):
             return connection
@@ -96,7 +96,7 @@ class A2aAgent:
 
 
 class A2aSession(HttpSession):
-    """One conversation: a context of the server, and the task in it that waits for the user, if one does."""
+    """One conversation: a context on the server, and its task that waits for user input, if any."""
 
     def __init__(self, connection: ServerConnection, server: AgentServer, state: dict[str, Any] | None = None) -> None:
         super().__init__(connection, server)
@@ -116,12 +116,12 @@ class A2aSession(HttpSession):
         return self._context_id
 
     async def read_card(self) -> AgentCard | AttemptError:
-        """Return the server's card, from the address itself where that is one of a card."""
+        """Fetch the agent card. A URL that ends in ``.json`` is the card's own address."""
         base = self._url.rstrip("/")
         for address in (base,) if base.endswith(".json") else tuple(base + path for path in CARD_PATHS):
             try:
                 response = await self.client.get(address)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this server's
+            except Exception as error:  # noqa: BLE001 - any failure here is the server's
                 return request_error(error, self.address)
             if response.status_code == httpx.codes.OK:
                 try:
@@ -136,7 +136,7 @@ class A2aSession(HttpSession):
         return status_error(response.status_code, error_text(response.content), f"{self.address} (its agent card)")
 
     def connect(self, card: AgentCard) -> AttemptError | None:
-        """Choose how the server is spoken to. Nothing is sent yet."""
+        """Choose a protocol binding that the card offers. Sends nothing."""
         try:
             self._client = ClientFactory(
                 ClientConfig(httpx_client=self.client, supported_protocol_bindings=list(_BINDINGS))
@@ -174,7 +174,7 @@ class A2aSession(HttpSession):
         return made
 
     async def _wait(self, turn: TurnEvents) -> None:
-        """Ask for the task until it is over: the server may answer before it is, and a stream may end early."""
+        """Poll the task until it is over: the server may answer before that, and a stream may end early."""
         assert self._client is not None  # noqa: S101 - as above
         pause = _FIRST_POLL_S
         while not turn.is_over:
@@ -192,7 +192,7 @@ class A2aSession(HttpSession):
         return message
 
     async def abandon(self) -> None:
-        """Ask the server to cancel the task that nobody waits for; it may not be able to."""
+        """Ask the server to cancel the running task; it may not be able to."""
         if not self._running_task or self._client is None:
             return
         with contextlib.suppress(Exception):
@@ -202,10 +202,10 @@ class A2aSession(HttpSession):
 
 
 def make_reachable(card: AgentCard, url: str, *, started: bool) -> None:
-    """Put the host of ``url`` into addresses of a card that only mean the server's own machine.
+    """Put the host of ``url`` into card addresses that are valid only on the server's own machine.
 
-    A server often writes localhost, 0.0.0.0 or the port of its default into its card. A server that was ``started``
-    for the run is on this machine, whatever its card says: it could send us anywhere else.
+    Servers often write localhost, 0.0.0.0 or their default port into the card. A server that was ``started`` for the
+    run is on this machine whatever its card says; following the card could send us anywhere.
     """
     given = urlsplit(url)
     is_local = is_this_machine(given.hostname or "")
@@ -220,7 +220,7 @@ def _shown(content: Content) -> list[Part]:
 
 
 def _sent_part(part: Part) -> Any:
-    """Return a part of a user's message as one of the protocol."""
+    """Convert a part of a user message to a part of the protocol."""
     if part.text is not None:
         return SentPart(text=sendable(part.text))
     data = part.inline_data or part.file_data or {}

@@ -1,7 +1,6 @@
-"""What an A2A server sends in a turn, as an Invocation. Messages are in the JSON form of protocol 1.0.
+"""Convert what an A2A server sends in a turn (JSON form of protocol 1.0) to an Invocation.
 
-ADK's servers send tool calls and their results as data parts whose metadata say so. Of other servers the answer alone
-is seen here.
+ADK's servers send tool calls and results as data parts, marked in their metadata. Other servers show only the answer.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ _MODEL_ERRORS: Final = {
     "503": ErrorKind.UNAVAILABLE,
     "UNAVAILABLE": ErrorKind.UNAVAILABLE,
 }
-"""What a code that ADK gives for a failure says of the agent's model."""
+"""ADK's error codes that mean the agent's model failed."""
 _CODE: Final = ("executable_code", "code_execution_result")
 
 
 @dataclass(slots=True)
 class _AgentMessage:
-    """A message of the agent, or what its artifacts hold."""
+    """A message of the agent, or a tool call or result that only its answer or artifacts hold."""
 
     parts: list[JsonObject]
     author: str
@@ -58,7 +57,7 @@ class _AgentMessage:
 
 @dataclass
 class ContextMemory:
-    """What a context held before the turn: a task that goes on over turns repeats it."""
+    """What the context held before the turn: a task that spans several turns sends it again."""
 
     messages: set[str] = field(default_factory=set)
     calls: set[tuple[str, str]] = field(default_factory=set)
@@ -67,7 +66,7 @@ class ContextMemory:
 
 @dataclass
 class TurnEvents:
-    """The events of one turn as far as they came. ``author`` is who speaks where nothing says so."""
+    """Collects the events of one turn. ``author`` is used for messages that name none."""
 
     author: str
     memory: ContextMemory
@@ -75,18 +74,18 @@ class TurnEvents:
     context_id: str = ""
     state: str = ""
     error_code: str = ""
-    _said: list[_AgentMessage] = field(default_factory=list)
+    _messages: list[_AgentMessage] = field(default_factory=list)
     _artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
     _status: list[JsonObject] = field(default_factory=list)
     _answer: list[JsonObject] | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent has finished its turn, or waits for the user."""
+        """Whether the agent has finished its turn or waits for user input."""
         return self._answer is not None or self.state in (COMPLETED, INPUT_REQUIRED) or self.state in _FAILURES
 
     def add(self, response: Mapping[str, Any]) -> None:
-        """Take a response of the server: a message, a task, or an update of one."""
+        """Add a server response: a message, a task, or an update of a task."""
         for name, take in (
             ("message", self._take_answer),
             ("task", self._take_task),
@@ -124,7 +123,7 @@ class TurnEvents:
         if message.get("role") == "ROLE_USER" or metadata.get("adk_partial"):
             return
         identifier, parts = message.get("messageId"), list(message.get("parts", ()))
-        if identifier in self.memory.messages:  # repeated, or of a server that gives every message of a task this id
+        if identifier in self.memory.messages:  # a repeat, or the server gives all messages of a task one id
             parts = [given for given in parts if _call_of(given) not in (None, *self.memory.calls)]
             if not parts:
                 return
@@ -133,7 +132,7 @@ class TurnEvents:
         self.memory.calls.update(call for given in parts if (call := _call_of(given)))
         author = metadata.get("adk_author") or message.get("metadata", {}).get("adk_author") or self.author
         usage = _usage(metadata.get("adk_usage_metadata"))
-        self._said.append(_AgentMessage(parts, str(author), usage))
+        self._messages.append(_AgentMessage(parts, str(author), usage))
 
     def _take_artifact(self, update: JsonObject) -> None:
         self.task_id = update.get("taskId") or self.task_id
@@ -146,7 +145,7 @@ class TurnEvents:
             self._artifacts[identifier] = parts
 
     def result(self, user_content: Content, invocation_id: str) -> Invocation | AttemptError:
-        """Return the turn, or why the agent did not finish it."""
+        """Return the turn, or the error that kept the agent from finishing it."""
         if self.state in _FAILURES and self._answer is None:
             kind, message = _FAILURES[self.state]
             kind = next((found for code, found in _MODEL_ERRORS.items() if code in self.error_code), kind)
@@ -157,11 +156,13 @@ class TurnEvents:
         made = [part for parts in fresh.values() for part in parts]
         answer = self._final(made)
         unseen = list(self._unseen_calls(made))
-        last = self._said[-1] if self._said else None
+        last = self._messages[-1] if self._messages else None
         if last is not None and answer is not None and _content(last.parts).text == answer.text:
-            # The text of the answer would count twice.
+            # The answer's text must not count twice.
             last.parts = [part for part in last.parts if not _is_spoken(part)]
-        events = tuple(event for event in map(_event, [*self._said, *unseen]) if event.content or event.usage_metadata)
+        events = tuple(
+            event for event in map(_event, [*self._messages, *unseen]) if event.content or event.usage_metadata
+        )
         return Invocation(
             invocation_id=invocation_id,
             user_content=user_content,
@@ -170,8 +171,8 @@ class TurnEvents:
         )
 
     def waiting_calls(self) -> list[Any]:
-        """Return the ids of the calls that wait for the user, as ADK's servers mark them."""
-        parts = [*(part for said in self._said for part in said.parts), *(self._answer or ()), *self._status]
+        """Return the ids of calls that wait for the user, which ADK's servers mark as long-running."""
+        parts = [*(part for message in self._messages for part in message.parts), *(self._answer or ()), *self._status]
         parts += [part for artifact in self._artifacts.values() for part in artifact]
         return [
             part["data"].get("id")
@@ -180,8 +181,8 @@ class TurnEvents:
         ]
 
     def _final(self, made: list[JsonObject]) -> Content | None:
-        """Return the answer: a message, else the artifacts, else what the task's end says, else the last words."""
-        for parts in (self._answer, made, self._status, *(said.parts for said in reversed(self._said))):
+        """Return the answer: the message, else the artifacts, else the last status, else the last agent message."""
+        for parts in (self._answer, made, self._status, *(message.parts for message in reversed(self._messages))):
             shown = [part for part in _content(parts or ()).parts or () if not (part.thought or _is_tool(part))]
             if shown:
                 return Content(role="model", parts=tuple(shown))
@@ -189,7 +190,7 @@ class TurnEvents:
 
     def _unseen_calls(self, made: list[JsonObject]) -> Iterator[_AgentMessage]:
         """Yield calls and results that only the answer or the artifacts hold."""
-        known = {_identity(part) for said in self._said for part in _content(said.parts).parts or ()}
+        known = {_identity(part) for message in self._messages for part in _content(message.parts).parts or ()}
         for part in (*(self._answer or ()), *made):
             read = _part(part)
             if read is not None and _is_tool(read) and _identity(read) not in known:
@@ -205,7 +206,7 @@ def _identity(part: Part) -> tuple[str, str]:
 
 
 def _call_of(given: JsonObject) -> tuple[str, str] | None:
-    """Return what identifies the call or result that a part is; None for any other part."""
+    """Return the identity of a tool call or result; None for any other part."""
     part = _part(given)
     return _identity(part) if part is not None and _is_tool(part) else None
 
@@ -220,7 +221,7 @@ def _is_spoken(given: JsonObject) -> bool:
 
 
 def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
-    """Add the next chunk of an artifact; a text goes on where the last one ended."""
+    """Append the next chunk of an artifact; text continues the preceding text part."""
     for part in parts:
         is_text = part.keys() <= {"text", "metadata"} and bool(known) and "text" in known[-1]
         if is_text and known[-1].get("metadata") == part.get("metadata"):
@@ -229,11 +230,13 @@ def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
             known.append(part)
 
 
-def _event(said: _AgentMessage) -> InvocationEvent:
-    content = _content(said.parts)
+def _event(message: _AgentMessage) -> InvocationEvent:
+    content = _content(message.parts)
     if any(part.function_response for part in content.parts or ()):
-        content = Content(role="user", parts=content.parts)  # as ADK records results of tools
-    return InvocationEvent(author=said.author, content=content if content.parts else None, usage_metadata=said.usage)
+        content = Content(role="user", parts=content.parts)  # ADK records tool results with this role
+    return InvocationEvent(
+        author=message.author, content=content if content.parts else None, usage_metadata=message.usage
+    )
 
 
 def _content(parts: Iterable[JsonObject]) -> Content:
@@ -241,7 +244,7 @@ def _content(parts: Iterable[JsonObject]) -> Content:
 
 
 def _part(given: JsonObject) -> Part | None:
-    """Return a part as one of an event; data of other kinds than ADK's as JSON text, which is how they are judged."""
+    """Convert a protocol part to an event part. Data that is not ADK's becomes JSON text, which judges can read."""
     if "text" in given:
         is_thought = bool(given.get("metadata", {}).get("adk_thought"))
         return Part(text=sendable_json(given["text"]), thought=True if is_thought else None)
@@ -255,7 +258,7 @@ def _part(given: JsonObject) -> Part | None:
 def _data_part(given: JsonObject) -> Part:
     data = sendable_json(_with_integers(given["data"]))
     kind = str(given.get("metadata", {}).get("adk_type"))
-    # Data of that name and of another form are shown as what they are.
+    # Data with ADK's type name but another shape becomes JSON text too.
     with contextlib.suppress(ValidationError):
         if kind == "function_call":
             return Part(function_call=FunctionCall.model_validate(data))
@@ -267,7 +270,7 @@ def _data_part(given: JsonObject) -> Part:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return JSON whose whole numbers are integers: protobuf makes every number a float."""
+    """Turn whole floats back into integers: protobuf makes every number a float."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
@@ -278,7 +281,7 @@ def _with_integers(value: Any) -> Any:
 
 
 def _usage(reported: Any) -> JsonObject | None:
-    """Return ADK's usage, which is a mapping or its JSON text, with either spelling of names."""
+    """Parse ADK's usage: a mapping or its JSON text, with camelCase or snake_case keys."""
     if isinstance(reported, str):
         try:
             reported = json.loads(reported)

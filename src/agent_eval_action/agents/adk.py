@@ -1,4 +1,4 @@
-"""The drivers ``adk`` and ``python``: an agent's folder, or a function, run by workers in its own interpreter."""
+"""The ``adk`` and ``python`` drivers: workers run an agent folder or a function in the agent's own interpreter."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ from agent_eval_action.results.run_result import AgentConditions, AttemptError, 
 from agent_eval_action.sandbox.sandboxes import reason_not_isolated
 
 LOGS: Final = "logs"
-"""The folder of agents' output, in the folder of results."""
+"""Folder for the agents' output, inside the results folder."""
 
 _USUAL_WORKERS = 2
-"""Importing an agent twice side by side costs no time on two cores, and the first answers come twice as fast."""
+"""On two cores, two parallel imports take as long as one, and the first answers come twice as fast."""
 
 
 _Prepared = tuple[ProcessStarter, tuple[StartedProcess, ...]]
-"""What starts workers, and those that import the agent already."""
+"""What starts workers, and the workers that already import the agent."""
 
 
 class WorkerAgent:
-    """An ``AgentDriver``. ``workers`` None: two on two cores, and up to one per core while they are saturated.
+    """An ``AgentDriver``.
 
-    ``servers``: those of the run, which agents share. ``sessions``: how many there may be at once, where that is known;
-    no more workers than that are started at first.
+    ``workers`` None: at most two, growing to one per core while they are saturated. ``servers`` are the run's fork
+    servers, which agents share. ``sessions`` is the maximum number of concurrent sessions, if known; at first no more
+    workers than that are started.
     """
 
     def __init__(
@@ -73,9 +74,9 @@ class WorkerAgent:
         self._withheld = withheld_names(spec.environ, spec.env_allow)
 
     def prepare(self) -> Future[_Prepared]:
-        """Choose the interpreter and start the workers, in a thread: the agent imports while the caller works on.
+        """Choose the interpreter and start the workers in a thread, while the caller continues.
 
-        Optional; ``start`` does it where it was not done. ``stop`` must follow either way.
+        Optional: ``start`` calls it if needed. ``stop`` must follow either way.
         """
         if self._preparing is None:
             self._preparing = Future()
@@ -84,12 +85,12 @@ class WorkerAgent:
 
     @property
     def python(self) -> Path | None:
-        """The interpreter chosen; None before it is."""
+        """The chosen interpreter; None until it is chosen."""
         done = self._launch
         return done.result().environment.python if done.done() and not done.exception() else None
 
     async def wait_for_interpreter(self) -> None:
-        """Wait until the interpreter is chosen, or it is known that there is none."""
+        """Wait until the interpreter is chosen or the choice has failed."""
         self.prepare()
         with contextlib.suppress(AgentEnvironmentError, OSError):
             await asyncio.shield(asyncio.wrap_future(self._launch))
@@ -149,7 +150,7 @@ class WorkerAgent:
 
     async def stop(self) -> None:
         self._given_up.set()
-        if self._pool is None and self._starter is not None:  # the import of google-adk is not waited for
+        if self._pool is None and self._starter is not None:  # do not wait for the import of google-adk
             await asyncio.to_thread(self._starter.close)
         if self._preparing is not None:
             with contextlib.suppress(AgentEnvironmentError, OSError):
@@ -170,7 +171,7 @@ class WorkerAgent:
         try:
             self._launch.set_result(self._choose_interpreter())
             done.set_result(self._start_workers(self._launch.result()))
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed on by the future
             if not self._launch.done():
                 self._launch.set_exception(error)
             done.set_exception(error)
@@ -190,7 +191,7 @@ class WorkerAgent:
         starter = self._starter = self.servers.starter(launch)
         try:
             started = [starter.start()]
-            # the eval files have been read by now, most of the time
+            # by now the eval files have usually been read, so ``sessions`` is set
             while len(started) < min(self._usual, self.sessions or self._usual) and not self._given_up.is_set():
                 started.append(starter.start())
         except BaseException:
@@ -201,7 +202,7 @@ class WorkerAgent:
 
 @dataclass
 class WorkerSession:
-    """An ``AgentSession``: a session in a worker."""
+    """An ``AgentSession`` in a worker."""
 
     name: str
     worker: WorkerClient
@@ -244,7 +245,7 @@ class WorkerSession:
         if self._end is None:
             frame: Frame | AttemptError
             if self._abandoned:
-                # The run is over: the worker may be busy with that turn for a long time yet.
+                # The run is over: do not wait for the turn, which may take a long time yet.
                 frame = AttemptError(kind=ErrorKind.STOPPED, message="the turn was given up")
                 self.worker.notify({"op": "close", "s": self.name})
             else:
@@ -261,15 +262,15 @@ class WorkerSession:
 
 def make_worker_agent(context: DriverContext) -> WorkerAgent:
     """Return the driver of a configured agent."""
-    # The base commit's agent is started in case it is needed: one worker will do until it is.
+    # The base commit's agent may turn out not to be needed, so it starts with one worker.
     sessions = 1 if context.role == "base" else None
     return WorkerAgent(runtime_spec(context), context.agent.workers, context.fork_servers, sessions)
 
 
 def prestart(settings: Settings, environ: Mapping[str, str], servers: ForkServers) -> None:
-    """Begin to import google-adk for the agents of a run, while we are still importing ourselves.
+    """Start importing google-adk for the agents of a run, while this process imports its own modules.
 
-    Not where agents get a uid of their own. What a change under test has installed must not run so early.
+    Skipped where agents get a uid of their own: what the change under test has installed must not run so early.
     """
     if not reason_not_isolated(environ) or settings.merge or settings.resume:
         return
@@ -277,14 +278,14 @@ def prestart(settings: Settings, environ: Mapping[str, str], servers: ForkServer
     for agent in settings.agents or (unnamed,):
         chosen = not settings.only_agents or agent.name in settings.only_agents
         spec = runtime_spec(DriverContext(agent, settings, environ, settings.workspace))
-        with contextlib.suppress(AgentEvalError, OSError):  # the run says what is wrong
+        with contextlib.suppress(AgentEvalError, OSError):  # the run reports it
             python = likely_interpreter(spec, place := spec.locate())
             if chosen and agent.driver == "adk" and python is not None:
                 servers.prestart(Launch(spec, place, AgentEnvironment(python, "")))
 
 
 def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:
-    """Return how the code of a configured agent runs."""
+    """Return how to run the code of a configured agent."""
     agent, settings = context.agent, context.settings
     return AgentRuntimeSpec(
         name=agent.name,

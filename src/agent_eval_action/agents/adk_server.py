@@ -1,7 +1,7 @@
-"""The ``adk_server`` driver: an agent behind the ``api_server`` of ADK, in whatever language that is written.
+"""The ``adk_server`` driver: talks to ADK's ``api_server``, in whatever language that is written.
 
-Servers differ in the spelling of keys (camelCase, or snake_case), in how a session is made, and in how an error is
-reported. What a server was asked to seed is compared with what it says the session holds.
+Servers differ in key spelling (camelCase or snake_case), in how they create sessions and in how they report errors. The
+driver checks that a new session really holds the state and history it asked for.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from agent_eval_action.results.evalset import Content, FunctionCall, Invocation,
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 _ASK_S: Final = 60.0
-"""How long a request may take that runs no turn. The first one may import the agent."""
+"""Timeout, in seconds, of requests that run no turn. The first one may import the agent."""
 
 _DEFAULT_USER: Final = "test_user_id"
 _CLOSE_S: Final = 5.0
 _MAX_EVENTS: Final = 10_000
 _MISSING: Final = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
 
-# Why a model ended its answer, which ADK reports as an event's error code. The answer is what it is then.
+# Finish reasons of models, which ADK reports as an event's error code although the turn has not failed.
 _FINISH_REASONS: Final = frozenset(
     """
     STOP MAX_TOKENS SAFETY RECITATION LANGUAGE OTHER BLOCKLIST PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL
@@ -58,7 +58,7 @@ _UNAVAILABLE: Final = re.compile(r"\b50[234]\b|\bUNAVAILABLE\b|DEADLINE_EXCEEDED
 
 
 def _snake_keys(value: Any) -> Any:
-    """Return a value of Google's own types with its keys in snake_case."""
+    """Convert the keys of a value of Google's types to snake_case, recursively."""
     if isinstance(value, dict):
         return {snake_case(name): _snake_keys(entry) for name, entry in value.items()}
     return [_snake_keys(entry) for entry in value] if isinstance(value, list) else value
@@ -66,17 +66,17 @@ def _snake_keys(value: Any) -> Any:
 
 @dataclass
 class _Dialect:
-    """How this server is spoken to, as far as it is known. All sessions learn it together."""
+    """The server's key spelling and endpoints, learnt and shared by all sessions."""
 
     snake: bool = False
     streams: bool = True
 
     def learn(self, session: Mapping[str, Any]) -> None:
-        """Take the spelling of keys from a session that the server returned."""
+        """Learn the key spelling from a session that the server returned."""
         self.snake = "app_name" in session and "appName" not in session
 
     def keys(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields with snake_case names as the server spells them."""
+        """Convert snake_case field names to the server's spelling."""
         return {name if self.snake else to_camel(name): value for name, value in fields.items()}
 
     def content(self, content: Content) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class _Dialect:
 
 
 class AdkServerSession(HttpSession):
-    """One session of the server. ``app`` is the name that the server lists its agent under."""
+    """One session of the server. ``app`` is the agent's name in the server's list of apps."""
 
     def __init__(self, connection: ServerConnection, server: AgentServer, app: str, dialect: _Dialect) -> None:
         super().__init__(connection, server)
@@ -102,15 +102,15 @@ class AdkServerSession(HttpSession):
         return self._session
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer, or why there is none. Not for turns."""
+        """Return the parsed JSON response or an error. Not for turns."""
         try:
             async with asyncio.timeout(_ASK_S) as deadline:
-                self.transport.begin_turn(deadline, {})  # what a refusal for its rate costs is no time of the server
+                self.transport.begin_turn(deadline, {})  # waits for a rate limit do not count
                 response = await self.client.request(method, self._base + path, json=body)
         except TimeoutError:
             message = f"{self.address} does not answer within {_ASK_S:g} s"
             return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this server's
+        except Exception as error:  # noqa: BLE001 - any failure here is the server's
             return request_error(error, self.address)
         finally:
             self.transport.deadline = None
@@ -122,15 +122,15 @@ class AdkServerSession(HttpSession):
             return _unreadable(f"{path} is no JSON ({quoted(str(error), limit=80)})")
 
     async def begin(self, request: SessionRequest) -> AttemptError | None:
-        """Make the session with the state and the events that a case begins with."""
-        # State of a user is shared by all of the user's sessions, so each attempt of the default one is another user.
+        """Create the session with the state and history that the case begins with."""
+        # A user's sessions share the user's state, so each attempt of the default user gets a user of its own.
         self._on_call = request.on_call
         self._user = f"{request.user_id}-{uuid4().hex}" if request.user_id == _DEFAULT_USER else request.user_id
-        state = request.state_after_history()  # ADK's server takes no events that change the state
+        state = request.state_after_history()  # ADK's server does not take state changes from events
         author = await self._root_agent() if request.history else ""
         events = [self._event(event, author) for event in request.history if event.content is not None]
         self.note_history(request.history)
-        # A session of this name may be open, of another repeat: a pinned name is the beginning of this one's.
+        # Another repeat may have a session of the same name open, so a pinned id is only a prefix.
         name = f"{request.session_id or 'agent-eval'}-{uuid4().hex}"
         wanted = {"session_id": name, "state": state, "events": events}
         body = sendable_json(self._dialect.keys({key: value for key, value in wanted.items() if value}))
@@ -156,13 +156,13 @@ class AdkServerSession(HttpSession):
         return None
 
     async def _root_agent(self) -> str:
-        """Return the name that the agent's own events carry: that of the app where the server does not tell."""
+        """Return the author of the agent's own events; the app's name if the server does not report it."""
         found = await self.ask("GET", f"/apps/{quote(self._app, safe='')}/app-info")
         name = (found.get("rootAgentName") or found.get("root_agent_name")) if isinstance(found, dict) else None
         return name if isinstance(name, str) else self._app
 
     def _event(self, event: PastEvent, root_agent: str) -> dict[str, Any]:
-        assert event.content is not None  # noqa: S101 - the caller leaves the others out
+        assert event.content is not None  # noqa: S101 - the caller filters these out
         author = root_agent if event.author == "model" else event.author
         answers = any(part.function_response for part in event.content.parts or ())
         role = event.content.role or ("user" if author == "user" or answers else "model")
@@ -191,7 +191,7 @@ class AdkServerSession(HttpSession):
         return made
 
     async def _run(self, body: dict[str, Any], turn: _Turn) -> AttemptError | None:
-        streams = self._dialect.streams  # another session may learn meanwhile that there are none
+        streams = self._dialect.streams  # another session may change it meanwhile
         path = "/run_sse" if streams else "/run"
         headers = {"accept": "text/event-stream, application/json"}
         async with self.client.stream("POST", self._base + path, json=body, headers=headers) as response:
@@ -199,14 +199,14 @@ class AdkServerSession(HttpSession):
                 return await turn.read(response)
             text = error_text(await response.aread())
         if response.status_code in _MISSING and streams and "session" not in text.lower():
-            self._dialect.streams = False  # a server without streams
+            self._dialect.streams = False  # the server has no streaming endpoint
             return await self._run(body, turn)
         if response.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
             return reported_error(text or "it answered 500 (internal server error)")
         return status_error(response.status_code, text, self.address + path)
 
     async def close(self) -> SessionEnd | AttemptError:
-        """Read the session's state, and delete the session. What goes wrong is that there is no state."""
+        """Read the final state and delete the session. The state is None if a request fails."""
         state: Any = None
         if self._session:
             with contextlib.suppress(TimeoutError):
@@ -223,7 +223,7 @@ def _unreadable(why: str) -> AttemptError:
 
 
 def reported_error(text: str) -> AttemptError:
-    """Return what an error means that the server reports of a turn, by its words: it has no other sign."""
+    """Convert an error that the server reports in a turn. Only its text tells the kind."""
     kind = ErrorKind.EXCEPTION
     if _LIMITED.search(text):
         kind = ErrorKind.RATE_LIMITED
@@ -234,14 +234,14 @@ def reported_error(text: str) -> AttemptError:
 
 @dataclass
 class _Turn:
-    """The events of a turn as they come."""
+    """Collects the events of a turn as they arrive."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     failure: AttemptError | None = None
     on_call: Callable[[FunctionCall], None] | None = None
 
     async def read(self, response: httpx.Response) -> AttemptError | None:
-        """Read the events of a stream or of a list; return the error that ended them."""
+        """Read the events of a stream or a list; return the error that ended them, if any."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream":
             return self._add_all(await response.aread())
@@ -249,7 +249,7 @@ class _Turn:
             try:
                 event = json.loads(data)
             except (ValueError, RecursionError):
-                # Go's server ends a stream by a line of plain text where the agent fails.
+                # When the agent fails, ADK Go's server ends the stream with a line of plain text.
                 is_text = data.strip() and not data.lstrip().startswith(("{", "["))
                 return reported_error(data) if is_text else _unreadable("an event of its stream is no JSON")
             if error := self.add(event):
@@ -279,18 +279,18 @@ class _Turn:
         self.failure = reported_error(": ".join(str(word) for word in (code, said) if word)) if failed else None
         self.events.append(fields)
         if self.on_call is not None and not fields.get("partial"):
-            self._tell_calls(fields.get("content"), self.on_call)
+            self._report_calls(fields.get("content"), self.on_call)
         return None
 
     @staticmethod
-    def _tell_calls(content: Any, tell: Callable[[FunctionCall], None]) -> None:
-        with contextlib.suppress(ValidationError):  # what is no content shows at the end of the turn
+    def _report_calls(content: Any, on_call: Callable[[FunctionCall], None]) -> None:
+        with contextlib.suppress(ValidationError):  # invalid content is reported at the end of the turn
             for part in Content.model_validate(content or {}).parts or ():
                 if part.function_call is not None:
-                    tell(part.function_call)
+                    on_call(part.function_call)
 
     def invocation(self, sent: Content, name: str) -> Invocation | AttemptError:
-        """Return the turn as the workers' protocol has it, so that both drivers read events by the same rules."""
+        """Convert the events through the workers' protocol, so that both drivers read them by the same rules."""
         frame = {
             "events": [_worker_event(event) for event in self.events],
             "details": {},
@@ -300,7 +300,7 @@ class _Turn:
         turn = to_invocation(frame, sent, name)
         if isinstance(turn, AttemptError):
             return _unreadable(turn.message)
-        # Nobody has measured these; the whole turn's time is added by the session.
+        # The server does not measure these. The session adds the turn's duration.
         return turn.model_copy(update={"model_duration": None, "tool_duration": None, "app_details": None})
 
 
@@ -325,7 +325,7 @@ def _worker_event(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_final(event: dict[str, Any]) -> bool:
-    """Whether the event is a final response, as ADK's ``Event.is_final_response`` has it."""
+    """Whether the event is a final response, by the rules of ADK's ``Event.is_final_response``."""
     actions = event.get("actions")
     skips = isinstance(actions, dict) and (actions.get("skipSummarization") or actions.get("skip_summarization"))
     if skips or event.get("long_running_tool_ids"):
@@ -386,7 +386,7 @@ class AdkServerAgent:
 
 
 def choose_app(apps: Iterable[str], names: Iterable[str]) -> str | AttemptError:
-    """Return the app of the first name that the server lists, or its only app."""
+    """Return the first of ``names`` that the server lists, or its only app."""
     listed, wanted = list(apps), list(names)
     if found := next((name for name in wanted if name in listed), ""):
         return found

@@ -1,10 +1,10 @@
-"""The port of agent drivers: sessions in which turns are made. Errors are values.
+"""The port of agent drivers: sessions in which an agent makes turns. Errors are values.
 
-Sessions may share a process, and a process that ends takes all its sessions with it. Which of them ended it
-cannot be known then: each of them gets ``DIED`` (what it did so far is lost), and the caller runs each again with
-``alone=True``, in a process of its own. A session that dies alone is the culprit; the others get their answers.
-``BLOCKED`` is the error of the one session whose synchronous call stopped a whole process for longer than the limit,
-as far as its stack shows; its neighbours get ``DIED``. Every other kind concerns its own session alone.
+Sessions may share a process. When it dies, all its sessions are lost, and nothing shows which one killed it: each gets
+``DIED``, and the caller runs each again with ``alone=True``, in a process of its own. A session that dies alone is the
+culprit; the others get their answers. ``BLOCKED`` goes to the one session whose synchronous call, as far as its stack
+shows, blocked a whole process for longer than the limit; its neighbours get ``DIED``. Every other error kind concerns
+only its own session.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a session begins with.
+    """How to begin a session.
 
-    ``alone``: the worker that held this session before was killed; run it where no other session can suffer from it,
-    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one, and ``messages`` are
-    those the user will send, () where they are not known before. ``history``: events that the session holds before its
-    first turn. ``on_call`` is called with each tool call while a turn goes on, by drivers that see it then.
-    ``replay``: what models are to answer in place of being asked; of the ``adk`` driver alone.
+    ``alone``: the worker that last held this session was killed; keep it apart from all other sessions. ``key`` names
+    the attempt, for drivers that replay one. ``messages`` are the user's messages, () if they are not known beforehand.
+    ``history``: events that the session holds before its first turn. ``on_call`` is called with each tool call during a
+    turn, by drivers that see calls then. ``replay`` (``adk`` driver only): responses to use instead of calling models.
     """
 
     app_name: str
@@ -45,7 +44,7 @@ class SessionRequest:
     replay: Replay | None = None
 
     def state_after_history(self) -> dict[str, Any]:
-        """Return the state that the first turn finds, which events of the history may have changed."""
+        """Return the state before the first turn, including the changes made by the history."""
         state = dict(self.state)
         for event in self.history:
             state |= event.state_delta or {}
@@ -54,9 +53,9 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class TurnDone:
-    """One turn the agent made. ``invocation.intermediate_data`` are its events.
+    """A completed turn; ``invocation.intermediate_data`` holds its events.
 
-    ``throttled``: how many calls of models were refused for their rate before they were answered.
+    ``throttled`` counts the model calls that were rate-limited before they succeeded.
     """
 
     invocation: Invocation
@@ -65,7 +64,7 @@ class TurnDone:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """State of the session after its last turn; None where the driver cannot read it."""
+    """The session's state after its last turn; None if the driver cannot read it."""
 
     final_state: dict[str, Any] | None
 
@@ -74,11 +73,11 @@ class SessionEnd:
 class DriverContext:
     """What a driver is made from.
 
-    ``environ`` is the caller's whole environment: a driver picks what the agent sees. ``workspace`` is the checkout, or
-    the tree of the base commit with ``role`` base. An agent's code runs in one of the ``sandboxes``, where it can be
-    given a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
-    ``say_of_calls`` is called with what concerns only criteria that look at tool calls.
-    ``fork_servers`` are the processes of the run that workers may be forked from.
+    ``environ`` is the caller's whole environment; the driver selects what the agent sees. ``workspace`` is the
+    checkout, or the base commit's tree if ``role`` is base. The agent's code runs in one of ``sandboxes``, where it can
+    be given a uid of its own. ``say`` logs, among others slow steps before they begin; other threads may call it.
+    ``say_of_calls`` logs what concerns only criteria that read tool calls. ``fork_servers`` are the run's processes
+    from which workers may be forked.
     """
 
     agent: AgentSettings
@@ -96,11 +95,11 @@ class AgentSession(Protocol):
     """One conversation. Not for concurrent use."""
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
-        """Send a user message, wait for the agent to finish its turn (at most ``timeout_s``)."""
+        """Send a user message and wait at most ``timeout_s`` for the agent to finish its turn."""
         ...
 
     async def close(self) -> SessionEnd | AttemptError:
-        """Read the final state and free everything of the session. Safe to call after an error."""
+        """Read the final state and free the session's resources. Safe to call after an error."""
         ...
 
 
@@ -116,17 +115,17 @@ class AgentDriver(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End every worker and child process; never raises, never hangs longer than a few seconds."""
+        """Stop all workers and child processes; never raises, never hangs longer than a few seconds."""
         ...
 
 
 DriverFactory = Callable[[DriverContext], AgentDriver]
-"""Makes a driver; starts nothing. Raises ConfigError for settings that it cannot use."""
+"""Makes a driver without starting anything. Raises ConfigError for settings that it cannot use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationEnd:
-    """The user's side is over: all messages were sent, the user ended it, or the limit of turns is met."""
+    """Why the user's side is over: all messages sent, ended by the user, or turn limit reached."""
 
     reason: Literal["said_all", "stop_signal", "turn_limit"]
 

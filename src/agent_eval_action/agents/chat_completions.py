@@ -1,7 +1,7 @@
-"""The ``openai`` driver: a server whose chat completions are the agent's answers.
+"""The ``openai`` driver: the agent is a server with OpenAI's chat completions API.
 
-The server keeps nothing between two requests, so each turn sends the whole conversation again. A server that runs its
-tools itself may return what it did as ``messages`` beside ``choices``; else only calls left to the client are seen.
+The server keeps no state, so each turn sends the whole conversation. A server that runs its own tools may return what
+they did as ``messages`` beside ``choices``; otherwise only calls left to the client are visible.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SENT_BACK: Final = ("role", "content", "tool_calls", "function_call", "tool_cal
 
 
 def completions_url(url: str) -> str:
-    """Return the address of chat completions; the path is added where it is missing."""
+    """Return the URL of chat completions, adding the path if it is missing."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
@@ -57,7 +57,7 @@ class ChatAgent:
     model: str
 
     async def start(self) -> AgentConditions | AttemptError:
-        """Start the server if there is a command; nothing is asked of it yet."""
+        """Start the server if there is a command; sends no request."""
         connection = await self.server.start()
         if isinstance(connection, AttemptError):
             return connection
@@ -74,7 +74,7 @@ class ChatAgent:
 
 
 class ChatSession(HttpSession):
-    """One conversation: what was said so far, which is sent with each message."""
+    """One conversation. Each request sends all its messages so far."""
 
     tells_all: ClassVar[bool] = False
 
@@ -87,7 +87,7 @@ class ChatSession(HttpSession):
         self._body: dict[str, Any] = {"model": model or server.name}
         self.note_history(request.history)
         if state := request.state_after_history():
-            # OpenAI's metadata are texts.
+            # OpenAI's metadata values are strings.
             self._body["metadata"] = {"session_state": json.dumps(state, ensure_ascii=False)}
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
@@ -113,12 +113,12 @@ class ChatSession(HttpSession):
         self._messages = [*asked, *self._made]
         turn = answer.invocation(addressed, f"{self._name}-{len(asked)}")
         waiting = [message["tool_call_id"] for message in unanswered_calls(self._made)]
-        self.note_calls(turn, waiting, alone=True)  # the next turn says of the others that they were not run
+        self.note_calls(turn, waiting, alone=True)  # the next turn reports older calls as not run
         return turn
 
 
 async def _read(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:
-    """Return what the response says, whether it is a stream or one body. ``asked``: the user's text."""
+    """Read a streamed or plain response. ``asked`` is the user's text."""
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream":
         return await _read_stream(response, asked)
     try:
@@ -133,7 +133,7 @@ def _unreadable(why: str) -> AttemptError:
 
 
 def read_completion(body: Any, asked: str = "") -> TurnMessages | AttemptError:
-    """Return the messages of a chat completion, or why there is no answer."""
+    """Return the messages of a chat completion, or an error."""
     if not isinstance(body, dict):
         return _unreadable("it is no JSON object")
     choices = body.get("choices")
@@ -161,7 +161,7 @@ def _ends_with(messages: list[Message], message: Message) -> bool:
 
 
 def _finished(turn: TurnMessages, finish: Any) -> TurnMessages | AttemptError:
-    """Return the turn unless it has no answer because of the reason it ended for."""
+    """Return the turn, or an error if its finish reason explains why there is no answer."""
     if finish == "content_filter":
         return AttemptError(kind=ErrorKind.EXCEPTION, message="the server blocked the answer (content_filter)")
     last = turn.messages[-1]
@@ -182,7 +182,7 @@ def _reported_error(error: Any) -> AttemptError:
 
 @dataclass
 class _StreamedMessage:
-    """A message of a stream as far as it came. Texts are joined at the end: a stream has as many pieces as tokens."""
+    """A streamed message so far. Texts are joined only at the end: a stream has a piece per token."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     calls: list[dict[str, list[str]]] = field(default_factory=list)
@@ -200,7 +200,7 @@ class _StreamedMessage:
         _append(self.function, delta.get("function_call"), "name", "arguments")
 
     def _call(self, entry: dict[str, Any], position: int) -> dict[str, list[str]]:
-        """Return the call that a piece is of: that of its index, which some servers leave out or give to each call."""
+        """Return the call that a piece belongs to, by index; some servers omit it or repeat it for each call."""
         index, identifier, function = entry.get("index"), entry.get("id") or "", entry.get("function")
         place = index if isinstance(index, int) else position
         call = self.open_calls.get(place, {})
@@ -245,7 +245,7 @@ def _whole_call(call: dict[str, list[str]]) -> Message:
 
 
 async def _read_stream(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:
-    """Return the message that the chunks of a stream make up."""
+    """Assemble the message from the chunks of a stream."""
     streamed, rest = _StreamedMessage(), dict[str, Any]()
     finish: Any = None
     is_whole = False

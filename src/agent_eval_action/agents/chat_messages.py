@@ -1,4 +1,4 @@
-"""Messages in OpenAI's form (role, content, tool_calls) as events of a turn, and events as messages."""
+"""Convert between messages in OpenAI's format (role, content, tool_calls) and the events of a turn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_RUN = "The tool was not run: nobody answers tool calls of this client."
 
 
 def message_text(content: Any) -> str:
-    """Return the text of a message's ``content``, which is a text or a list of parts."""
+    """Return the text of a message's ``content``, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
@@ -44,7 +44,7 @@ def message_text(content: Any) -> str:
 
 
 def tool_calls(message: Mapping[str, Any]) -> list[FunctionCall]:
-    """Return the calls of an assistant's message, those of the deprecated ``function_call`` too."""
+    """Return the calls of an assistant message, including the deprecated ``function_call``."""
     listed = message.get("tool_calls")
     calls = [
         _call(entry.get("function") or entry.get("custom") or entry, entry.get("id"))
@@ -67,7 +67,7 @@ def _call(function: Any, identifier: Any) -> FunctionCall:
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """Return arguments as a mapping; those that are no JSON object are kept as the text they are."""
+    """Return arguments as a mapping; what is not a JSON object goes under ``arguments``."""
     value = given
     if isinstance(given, str):
         try:
@@ -80,7 +80,7 @@ def _arguments(given: Any) -> dict[str, Any]:
 
 
 def _response(content: Any) -> dict[str, Any]:
-    """Return a tool's answer as a mapping, a text under ``result`` as ADK does."""
+    """Return a tool result as a mapping; what is not a JSON object goes under ``result``, as in ADK."""
     text = message_text(content)
     try:
         value = json.loads(text)
@@ -90,7 +90,7 @@ def _response(content: Any) -> dict[str, Any]:
 
 
 def gemini_usage(reported: Any) -> dict[str, int]:
-    """Return usage under Gemini's names, which the rest of the run reads."""
+    """Convert token usage to Gemini's names, which the rest of the run reads."""
     if not isinstance(reported, dict):
         return {}
     counts = {_USAGE[theirs]: count for theirs, count in reported.items() if theirs in _USAGE}
@@ -102,7 +102,7 @@ def gemini_usage(reported: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class TurnMessages:
-    """The messages an agent made in one turn, and what its server reports of them as a whole."""
+    """The messages an agent made in one turn, with the model and usage its server reports for the turn."""
 
     messages: Sequence[Mapping[str, Any]]
     author: str = "agent"
@@ -110,7 +110,7 @@ class TurnMessages:
     usage: dict[str, Any] = field(default_factory=dict)
 
     def invocation(self, user_content: Content, invocation_id: str) -> Invocation:
-        """Return the turn. Its answer is the text of the last assistant's message."""
+        """Return the turn; its answer is the text of the last assistant message."""
         spoken = [number for number, message in enumerate(self.messages) if _role(message) == "assistant"]
         last = spoken[-1] if spoken else -1
         names: dict[str | None, str | None] = {}
@@ -177,19 +177,19 @@ def _spoken_text(message: Mapping[str, Any]) -> str:
 
 
 def messages_since(asked: str, listed: Iterable[Any]) -> list[Message]:
-    """Return the messages of a conversation after what the user asked in this turn.
+    """Return the messages after the user's message of this turn, whose text is ``asked``.
 
-    Agents hand each other messages of the role `user` in a turn, so the newest of them counts only where none is it.
+    Agents also send each other messages with role `user`, so the newest of these counts only if none has that text.
     """
     messages = [message for message in listed if isinstance(message, dict)]
     by_user = [number for number, message in enumerate(messages) if _role(message) == "user"]
-    said = [number for number in by_user if message_text(messages[number].get("content")) == asked]
-    start = (said or by_user or [-1])[-1] + 1
+    matching = [number for number in by_user if message_text(messages[number].get("content")) == asked]
+    start = (matching or by_user or [-1])[-1] + 1
     return messages[start:]
 
 
 def user_message(content: Content, role: str = "user") -> Message:
-    """Return a user's message; pictures and other media as data URLs."""
+    """Return a user message; inline media become data URLs."""
     media = [part for part in content.parts or () if part.inline_data or part.file_data]
     if not media:
         return {"role": role, "content": content.text}
@@ -212,7 +212,7 @@ def _media(part: Part) -> Message:
 
 
 def history_messages(history: Iterable[PastEvent]) -> Iterator[Message]:
-    """Yield past events as messages. A call without an id gets one, and its result the same."""
+    """Convert past events to messages. A call without an id gets one, and so does its result."""
     waiting: list[tuple[str, str | None]] = []
     number = 0
     for event in history:
@@ -236,7 +236,7 @@ def history_messages(history: Iterable[PastEvent]) -> Iterator[Message]:
 
 
 def as_tool_call(call: FunctionCall, identifier: str) -> Message:
-    """Return a call as an assistant's message lists it."""
+    """Return a call as an entry of an assistant message's ``tool_calls``."""
     function = {"name": call.name or "", "arguments": json.dumps(call.args or {}, ensure_ascii=False)}
     return {"id": identifier, "type": "function", "function": function}
 
@@ -251,12 +251,12 @@ def _as_tool_message(result: FunctionResponse, waiting: list[tuple[str, str | No
 
 
 def result_messages(content: Content) -> list[Message]:
-    """Return the answers to calls in a user's message as messages of tools."""
+    """Return the function responses in a user message as tool messages."""
     return [_as_tool_message(part.function_response, []) for part in content.parts or () if part.function_response]
 
 
 def unanswered_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return a tool's message for each call that has none: servers refuse a conversation with calls left open."""
+    """Return a tool message for each call without a result: servers refuse conversations with open calls."""
     answered = [message.get("tool_call_id") for message in messages if _role(message) == "tool"]
     calls = [
         call for message in messages if isinstance(message.get("tool_calls"), list) for call in tool_calls(message)

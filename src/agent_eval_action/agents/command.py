@@ -1,7 +1,7 @@
-"""The ``command`` driver: a program in any language that reads a turn as a line of JSON and answers with one.
+"""The ``command`` driver: a program in any language that reads each turn as a line of JSON and answers with one.
 
-A request has the fields of ADK-Rust's protocol and more beside them, so that programs for either need no option.
-A program makes one turn at a time and keeps its session until that ends; more sessions get more programs.
+A request has the fields of ADK-Rust's protocol plus our own, so programs written for either work without an option. A
+program makes one turn at a time and belongs to its session until that is closed; concurrent sessions use more programs.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from agent_eval_action.results.evalset import Content
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 _MOST_PROGRAMS: Final = 16
-_END_SEEN_S: Final = 0.5  # a pipe breaks a moment before its process can be waited for
-_LOOK_S: Final = 0.2
+_EXIT_WAIT_S: Final = 0.5  # a pipe breaks slightly before its process can be reaped
+_POLL_S: Final = 0.2
 _SHOWN: Final = 200
 _ANSWER_KEYS: Final = frozenset({"text", "tool_calls", "messages", "error"})
 _REPORTED_KINDS: Final = (ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE)
 
 
 class LineProgram:
-    """A program that answers lines with lines, one at a time. What it prints beside answers goes to the log.
+    """A program that answers each line with a line. Its other output goes to the log.
 
-    ``source`` names it to the receiver of spans.
+    ``source`` is its name for the receiver of spans.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class LineProgram:
 
     @classmethod
     async def connect(cls, program: Program, log: OutputLog, limit: int, source: str) -> LineProgram:
-        """Hand the pipes of a program to the event loop. A line may have ``limit`` bytes."""
+        """Attach the program's pipes to the event loop. A line may have ``limit`` bytes."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit)
         reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.stdout)
         writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.stdin)
-        program.stdin = program.stdout = None  # they are closed with their transports
+        program.stdin = program.stdout = None  # the transports close them
         return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop), source=source)
 
     @property
@@ -90,11 +90,11 @@ class LineProgram:
         return self._program.has_ended
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
-        """Send a request and return its answer, or why there is none. May be cancelled; it is of no use after that."""
+        """Send a request; return the answer or an error. After a cancellation the program must not be used again."""
         self._skipped = ""
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0):  # what is there already answers nothing that was asked
+                async with asyncio.timeout(0):  # a line that is already there answers no request
                     if await self._answer({}) is not None:
                         message = "the program answered more than once: its answers cannot be told apart"
                         return AttemptError(kind=ErrorKind.PROTOCOL, message=message)
@@ -109,19 +109,19 @@ class LineProgram:
         return answer if answer is not None else await self._why_ended()
 
     async def _answer_while_running(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the answer, None where the program ends first: a child of it may hold the pipe open after that."""
+        """Return the answer, or None if the program ends first: its children may keep the pipe open."""
         reading = asyncio.ensure_future(self._answer(request))
         try:
-            while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
+            while not (await asyncio.wait({reading}, timeout=_POLL_S))[0]:
                 if self.has_ended:
-                    await asyncio.wait({reading}, timeout=_LOOK_S)
+                    await asyncio.wait({reading}, timeout=_POLL_S)
                     break
             return reading.result() if reading.done() else None
         finally:
             reading.cancel()
 
     async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the next line that is an answer, None at the end. Raises ValueError for a line beyond the limit."""
+        """Return the next answer, or None at the end of the output. Raises ValueError for a line over the limit."""
         while line := await self._lines.readline():
             answer = read_answer(line, request)
             if answer is not None:
@@ -132,12 +132,12 @@ class LineProgram:
 
     @property
     def skipped(self) -> str:
-        """The rest of a sentence that says what it printed instead of an answer; empty if that is nothing."""
+        """The end of an error message: the first output that was not an answer; empty if there was none."""
         return f"; it printed what is no answer: {self._skipped}" if self._skipped else ""
 
     async def _why_ended(self) -> AttemptError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(self._program.process.wait, _END_SEEN_S)
+            await asyncio.to_thread(self._program.process.wait, _EXIT_WAIT_S)
         if not self._program.has_ended:
             message = f"the program closed its standard input or output{self.skipped}"
             return AttemptError(kind=ErrorKind.PROTOCOL, message=message, traceback=self._program.tail())
@@ -146,16 +146,16 @@ class LineProgram:
         return AttemptError(kind=ErrorKind.DIED, message=message, traceback=self._program.tail())
 
     async def stop(self, grace_s: float) -> None:
-        """End it and all that it started. Its standard input ends first, which is how a program learns it."""
+        """Stop the program and all its children. Closing standard input first tells it to exit."""
         if not self._writer.transport.is_closing():  # it closes itself when the program has ended
             self._writer.transport.abort()
         self._reading.close()
-        await asyncio.sleep(0)  # the transports close their pipes in the next step of the loop
+        await asyncio.sleep(0)  # the transports close their pipes in the next iteration of the loop
         await asyncio.to_thread(self._program.stop, grace_s)
 
 
 def read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the answer in a line; None if it is none, or says that it is one to another request."""
+    """Parse a line; None if it is not an answer, or answers another request."""
     try:
         value = sendable_json(json.loads(line))
     except (ValueError, RecursionError):
@@ -168,7 +168,7 @@ def read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | Non
 
 @dataclass
 class CommandAgent:
-    """An ``AgentDriver``. At most ``size`` programs run at a time, each for one session."""
+    """An ``AgentDriver``. Runs at most ``size`` programs at a time, each for one session."""
 
     spec: AgentRuntimeSpec
     words: tuple[str, ...]
@@ -185,7 +185,7 @@ class CommandAgent:
         self._log = program_log(self.spec)
 
     async def start(self) -> AgentConditions | AttemptError:
-        """Start the first program, so that a command that cannot be run is known before a case is."""
+        """Start the first program, so that a broken command fails before any case runs."""
         await self.traces.start()
         program = await self._start_program()
         if isinstance(program, AttemptError):
@@ -206,7 +206,7 @@ class CommandAgent:
         return CommandSession(self, program, request)
 
     async def give_back(self, program: LineProgram, *, usable: bool) -> None:
-        """Take a program back from its session; what is not usable any more ends."""
+        """Take a program back from its session, and stop it if it is no longer usable."""
         try:
             if usable and not program.has_ended:
                 self._idle.append(program)
@@ -246,12 +246,12 @@ class CommandAgent:
 
 
 def _needs_own_program(request: SessionRequest) -> bool:
-    """Whether no other session may share its program. Repeats of a case that pins its session's id have the same id."""
+    """Whether the session needs a new program. Repeats of a case that pins its session id have the same id."""
     return request.alone or request.session_id is not None
 
 
 class CommandSession:
-    """An ``AgentSession``: a program that is this session's until it is closed."""
+    """An ``AgentSession`` that has a program to itself until it is closed."""
 
     def __init__(self, agent: CommandAgent, program: LineProgram, request: SessionRequest) -> None:
         self._agent = agent
@@ -283,7 +283,7 @@ class CommandSession:
         }
         started, began = time.time(), time.monotonic()
         trace = self._agent.traces.begin(source=self._program.source)
-        usable, self._usable = self._usable, False  # a turn that is given up leaves an answer behind
+        usable, self._usable = self._usable, False  # the answer to an abandoned turn may still arrive
         answer: dict[str, Any] | AttemptError | None = None
         try:
             answer = await self._ask(self._program, request | ({"traceparent": trace.traceparent} if trace else {}))
@@ -318,7 +318,7 @@ class CommandSession:
             return AttemptError(kind=ErrorKind.TIMEOUT, message=message)
 
     async def close(self) -> SessionEnd | AttemptError:
-        """Give the program back. The state is known where an answer had one."""
+        """Give the program back. The state is known only if an answer reported it."""
         program, self._program = self._program, None
         if program is not None:
             await self._agent.give_back(program, usable=self._usable)
@@ -326,16 +326,16 @@ class CommandSession:
 
 
 def _reported_error(error: Any, turn: int) -> AttemptError:
-    """Return the error of an answer: a text, or a mapping with a message and perhaps one of two kinds."""
+    """Convert an answer's ``error``: a text, or a mapping with ``message`` and optionally one of two kinds."""
     named = error if isinstance(error, dict) else {}
-    said = named.get("message") or error
-    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    reported = named.get("message") or error
+    text = reported if isinstance(reported, str) else json.dumps(reported, ensure_ascii=False)
     kind = next((kind for kind in _REPORTED_KINDS if named.get("kind") == kind.value), ErrorKind.EXCEPTION)
     return AttemptError(kind=kind, message=f"the program reports an error: {quoted(text)}", turn=turn)
 
 
 def problem_of(answer: Mapping[str, Any]) -> str:
-    """Return what is wrong with an answer; what would be passed over in it might be a tool call."""
+    """Return what is wrong with an answer, or "". Skipping an invalid part could hide a tool call."""
     text, messages, state = (answer.get(name) for name in ("text", "messages", "state"))
     if text is not None and not isinstance(text, str):
         return "`text` is no text"
@@ -357,13 +357,15 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 def answer_messages(answer: Mapping[str, Any], asked: str) -> TurnMessages:
-    """Return the messages of an answer: those it lists, its tool calls with their results where these have none."""
+    """Return the messages of an answer. Its ``tool_calls`` come first, unless the messages have calls."""
     messages = messages_since(asked, answer.get("messages") or ())
     if not any(tool_calls(message) for message in messages):
         messages = [*_call_messages(answer.get("tool_calls")), *messages]
     text = answer.get("text")
-    said = message_text(messages[-1].get("content")) if messages and messages[-1].get("role") == "assistant" else ""
-    if text and text != said:
+    last_text = (
+        message_text(messages[-1].get("content")) if messages and messages[-1].get("role") == "assistant" else ""
+    )
+    if text and text != last_text:
         messages.append({"role": "assistant", "content": text})
     author, model = answer.get("author"), answer.get("model")
     return TurnMessages(
@@ -395,7 +397,7 @@ def _result_text(result: Any) -> str:
 
 
 def make_command_agent(context: DriverContext) -> CommandAgent | DatasetCommandAgent:
-    """Return the driver of a configured agent: by lines, or by datasets where the command has places for them."""
+    """Return the driver of a configured agent; the dataset driver if the command has its placeholders."""
     words = tuple(context.agent.command or ())
     if takes_datasets(words):
         return make_dataset_agent(context, words)

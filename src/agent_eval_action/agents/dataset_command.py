@@ -1,7 +1,7 @@
 """Programs that answer whole datasets: the contract of agents-cli's extensions, ``--dataset FILE --output FILE``.
 
-A program gets the cases that wait as an EvaluationDataset and writes one back in which each has its complete
-``agent_data``. A case that it leaves out was not answered, whatever its exit code says.
+A program gets the waiting cases as an EvaluationDataset and writes one back with the complete ``agent_data`` of each
+case. A case that it leaves out has no answer, whatever the exit code.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from agent_eval_action.results.evalset import Content, DatasetCase, Invocation, 
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 PLACEHOLDERS: Final = ("{dataset}", "{output}")
-"""What stands in a command for the paths of the two files."""
+"""Placeholders in a command for the paths of the two files."""
 
-_GATHER_S: Final = 0.2  # cases that begin together go together
+_GATHER_S: Final = 0.2  # puts cases that begin together into one dataset
 
 _Events = list[JsonObject]
 
 
 def takes_datasets(words: Sequence[str]) -> bool:
-    """Whether a command speaks this contract: it has a placeholder for one of the files."""
+    """Whether a command follows this contract: it has a placeholder for one of the files."""
     return any(placeholder in word for word in words for placeholder in PLACEHOLDERS)
 
 
 def command_conditions(spec: AgentRuntimeSpec, words: Sequence[str]) -> AgentConditions:
-    """What is known of the environment of an agent that a command starts."""
+    """Return what is known of the environment of an agent that a command starts."""
     path = relative(spec.path.resolve(), spec.workspace.resolve())
     return AgentConditions(agent=spec.name, path=path, environment=shown_command(words))
 
 
 @dataclass
-class _Asked:
-    """A turn that waits for its answer. ``case`` has no id yet: one that is unique in the dataset is given to it."""
+class _PendingTurn:
+    """A turn that waits for its answer. ``case`` gets its id later, unique in the dataset."""
 
     name: str
     case: JsonObject
@@ -61,20 +61,20 @@ class _Asked:
     answer: asyncio.Future[JsonObject | AttemptError]
 
 
-def _answer(asked: _Asked, answer: JsonObject | AttemptError) -> None:
-    """Hand over an answer, unless there is one or nobody waits for it any more."""
-    if not asked.answer.done():
-        asked.answer.set_result(answer)
+def _set_answer(pending: _PendingTurn, answer: JsonObject | AttemptError) -> None:
+    """Set the answer, unless there is one or the waiting turn was cancelled."""
+    if not pending.answer.done():
+        pending.answer.set_result(answer)
 
 
 @dataclass
 class DatasetCommandAgent:
-    """An ``AgentDriver``. One program runs at a time, for all turns that wait, at most ``size`` of them."""
+    """An ``AgentDriver``. Runs one program at a time, for at most ``size`` waiting turns."""
 
     spec: AgentRuntimeSpec
     words: tuple[str, ...]
     size: int
-    _waiting: list[_Asked] = field(default_factory=list, init=False)
+    _waiting: list[_PendingTurn] = field(default_factory=list, init=False)
     _runner: asyncio.Task[None] | None = field(default=None, init=False)
     _log: OutputLog = field(init=False)
 
@@ -82,7 +82,7 @@ class DatasetCommandAgent:
         self._log = program_log(self.spec)
 
     async def start(self) -> AgentConditions | AttemptError:
-        """Nothing is started before there is a dataset."""
+        """Start nothing: a program runs once there is a dataset."""
         return command_conditions(self.spec, self.words)
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
@@ -92,43 +92,43 @@ class DatasetCommandAgent:
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
-        self._give_up(self._waiting)  # of a runner that was stopped before it began
+        self._give_up(self._waiting)  # if the runner was cancelled before it began
         self._log.close()
 
     async def ask(self, name: str, case: JsonObject, *, alone: bool) -> JsonObject | AttemptError:
-        """Return the case as a program answered it, or why there is no answer. May be cancelled."""
-        asked = _Asked(name, case, alone, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        """Return the case with the program's answer, or an error. May be cancelled."""
+        pending = _PendingTurn(name, case, alone, asyncio.get_running_loop().create_future())
+        self._waiting.append(pending)
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run_all())
         try:
-            return await asked.answer
+            return await pending.answer
         finally:
-            if asked in self._waiting:
-                self._waiting.remove(asked)
+            if pending in self._waiting:
+                self._waiting.remove(pending)
 
     async def _run_all(self) -> None:
-        """Run programs until nothing waits. However it ends, nobody waits after it."""
-        batch: list[_Asked] = []
+        """Run programs until no turn waits. However this ends, every turn gets an answer or an error."""
+        batch: list[_PendingTurn] = []
         try:
             while self._waiting:
                 await asyncio.sleep(_GATHER_S)
-                alone = next((asked for asked in self._waiting if asked.alone), None)
+                alone = next((pending for pending in self._waiting if pending.alone), None)
                 batch = [alone] if alone else self._waiting[: self.size]
-                self._waiting = [asked for asked in self._waiting if asked not in batch]
-                for asked, answer in zip(batch, await self._run(batch), strict=True):
-                    _answer(asked, answer)
+                self._waiting = [pending for pending in self._waiting if pending not in batch]
+                for pending, answer in zip(batch, await self._run(batch), strict=True):
+                    _set_answer(pending, answer)
         finally:
             self._give_up((*batch, *self._waiting))
 
     @staticmethod
-    def _give_up(waiting: Sequence[_Asked]) -> None:
-        for asked in waiting:
-            _answer(asked, AttemptError(kind=ErrorKind.STOPPED, message="the run was stopped"))
+    def _give_up(waiting: Sequence[_PendingTurn]) -> None:
+        for pending in waiting:
+            _set_answer(pending, AttemptError(kind=ErrorKind.STOPPED, message="the run was stopped"))
 
-    async def _run(self, batch: Sequence[_Asked]) -> Sequence[JsonObject | AttemptError]:
-        ids = _unique([asked.name for asked in batch])
-        cases = [{"eval_case_id": name, **asked.case} for name, asked in zip(ids, batch, strict=True)]
+    async def _run(self, batch: Sequence[_PendingTurn]) -> Sequence[JsonObject | AttemptError]:
+        ids = _unique([pending.name for pending in batch])
+        cases = [{"eval_case_id": name, **pending.case} for name, pending in zip(ids, batch, strict=True)]
         try:
             place = await asyncio.to_thread(self.spec.locate)
             folder = await asyncio.to_thread(_make_folder, place, {"eval_cases": cases})
@@ -146,15 +146,15 @@ class DatasetCommandAgent:
         lost = AttemptError(kind=ErrorKind.EXCEPTION, message="the program left the case out of what it wrote")
         return [answered.get(name, lost) for name in ids]
 
-    async def _run_program(self, folder: Path, batch: Sequence[_Asked]) -> AttemptError | None:
-        """Run a program to its end; return why its output does not count."""
+    async def _run_program(self, folder: Path, batch: Sequence[_PendingTurn]) -> AttemptError | None:
+        """Run a program to its end; return an error if its output must not be used."""
         dataset, output = str(folder / "dataset.json"), str(folder / "out" / "answers.json")
         words = [word.replace(PLACEHOLDERS[0], dataset).replace(PLACEHOLDERS[1], output) for word in self.words]
         program = await begin_program(self.spec, words, self._log)
         if isinstance(program, AttemptError):
             return program
         ended = asyncio.ensure_future(asyncio.to_thread(program.process.wait))
-        given_up = asyncio.ensure_future(asyncio.wait([asked.answer for asked in batch]))
+        given_up = asyncio.ensure_future(asyncio.wait([pending.answer for pending in batch]))
         try:
             limit_s = self.spec.timeout_s * len(batch)
             await asyncio.wait({ended, given_up}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -169,7 +169,7 @@ class DatasetCommandAgent:
 
 
 def _why_failed(program: Program) -> AttemptError | None:
-    """Why the output of a program that has ended does not count."""
+    """Return the error of an ended program; None if it succeeded."""
     if program.has_ended and program.process.returncode == 0:
         return None
     program.output.finish()
@@ -179,7 +179,7 @@ def _why_failed(program: Program) -> AttemptError | None:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that are there already: repeats of a case are in one dataset."""
+    """Return the names, with a number after those that occur before: a dataset holds all repeats of a case."""
     taken: dict[str, None] = {}
     for name in names:
         free = name
@@ -191,7 +191,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def _make_folder(place: AgentFolder, dataset: JsonObject) -> Path:
-    """A folder with the dataset, which nobody but us can change, and a folder for the answers, which is the agent's."""
+    """Create a folder with the dataset, which only we can change, and a folder for answers, which the agent owns."""
     user = place.user
     folder = Path(tempfile.mkdtemp(prefix="dataset-", dir=place.sandbox.owner.root if place.sandbox else None))
     written = json.dumps(sendable_json(dataset), ensure_ascii=False)
@@ -205,7 +205,7 @@ def _make_folder(place: AgentFolder, dataset: JsonObject) -> Path:
 
 
 def _read_answers(folder: Path, limit: int) -> dict[str, JsonObject] | AttemptError:
-    """The cases by id as the program wrote them. It has ended; what it left may be anything, links included."""
+    """Return the cases that the program wrote, by id. The folder may hold anything, including links."""
     path = folder / "answers.json"
     try:
         value = sendable_json(json.loads(read_bytes(path, folder, limit)))
@@ -228,7 +228,7 @@ def _no_answers(message: str) -> AttemptError:
 
 
 class DatasetSession:
-    """An ``AgentSession``: each turn is a case whose conversation so far is that of the turns before."""
+    """An ``AgentSession``. Each turn is a case that contains the turns before it."""
 
     def __init__(self, agent: DatasetCommandAgent, request: SessionRequest) -> None:
         self._agent = agent
@@ -240,11 +240,11 @@ class DatasetSession:
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
         message = content.model_dump(mode="json", exclude_none=True)
-        asked: JsonObject = {"author": "user", "content": message}
+        user_event: JsonObject = {"author": "user", "content": message}
         if not number and self._request.state:
-            asked["state_delta"] = self._request.state
-        events = [*self._events, asked]
-        begins_anew = len(events) == 1 and "state_delta" not in asked
+            user_event["state_delta"] = self._request.state
+        events = [*self._events, user_event]
+        begins_anew = len(events) == 1 and "state_delta" not in user_event
         turn = {"turn_index": 0, "turn_id": "turn_0", "events": events}
         case = {"prompt": message} if begins_anew else {"agent_data": {"turns": [turn]}}
         key, started = self._request.key, time.time()
@@ -253,12 +253,12 @@ class DatasetSession:
         if isinstance(made, AttemptError):
             return with_advice(made.model_copy(update={"turn": number}), self._withheld)
         assert isinstance(answered, dict)  # noqa: S101 - a turn was made of it
-        said = _events_of(answered)
-        self._events = said if said[0].get("author") == "user" else [asked, *said]
+        made_events = _events_of(answered)
+        self._events = made_events if made_events[0].get("author") == "user" else [user_event, *made_events]
         return TurnDone(made.model_copy(update={"creation_timestamp": started}))
 
     async def close(self) -> SessionEnd | AttemptError:
-        """The state is not known: a dataset does not hold it."""
+        """Return no state: a dataset does not hold it."""
         return SessionEnd(None)
 
 
@@ -269,7 +269,7 @@ def _events_of(case: JsonObject) -> _Events:
 
 
 def _last_turn(case: JsonObject, content: Content) -> Invocation | AttemptError:
-    """The turn that a program made, read as the traces of agents-cli are."""
+    """Return the turn that the program made, parsed as a trace of agents-cli."""
     reading = Reading(Source(Path("answers.json"), "", {"eval_cases": [case]}, lambda _: None), "answers")
     try:
         found = AGENTS_CLI.read(reading)
@@ -291,7 +291,7 @@ def _last_turn(case: JsonObject, content: Content) -> Invocation | AttemptError:
 
 
 def make_dataset_agent(context: DriverContext, words: tuple[str, ...]) -> DatasetCommandAgent:
-    """Return the driver of a configured agent. Raises ConfigError where a file has no place in the command."""
+    """Return the driver of a configured agent. Raises ConfigError if the command lacks a placeholder."""
     if missing := [placeholder for placeholder in PLACEHOLDERS if not any(placeholder in word for word in words)]:
         message = f"the command of the agent {context.agent.name} lacks {missing[0]}"
         raise ConfigError(message, "for example `command: python extension.py --dataset {dataset} --output {output}`")

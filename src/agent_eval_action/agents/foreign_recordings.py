@@ -23,7 +23,7 @@ from agent_eval_action.telemetry.conversations import recorded_conversations
 from agent_eval_action.telemetry.otlp import OtlpError, Telemetry, read_otlp_file
 
 _FOLDERS: Final = (".", ".adk/eval_history", "artifacts/traces")
-"""Where the tools leave their files, under the folder that is named."""
+"""Where the tools write their files, relative to the named folder."""
 _KINDS: Final = ("*.json", "*.jsonl")
 _OTLP: Final = re.compile(rb'^\s*\{\s*"resource_?(Spans|spans|Logs|logs)"')
 _BEGINNING: Final = 4096
@@ -32,9 +32,9 @@ _MAX_FILES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RecordedConversation:
-    """One conversation as a tool kept it. ``eval_set`` is "" where the tool does not know of one.
+    """One conversation that a tool recorded. ``eval_set`` is "" if the tool does not record it.
 
-    ``is_trace``: agents-cli kept it, which makes another file in each run.
+    ``is_trace``: recorded by agents-cli, which writes another file in each run.
     """
 
     case: str
@@ -45,19 +45,19 @@ class RecordedConversation:
     is_trace: bool = False
 
     def answers(self, messages: Sequence[Content]) -> bool:
-        """Whether the user said the same."""
+        """Whether the recorded user messages have the same texts."""
         return [turn.user_content.text for turn in self.turns] == [message.text for message in messages]
 
 
 @dataclass(frozen=True)
 class ForeignRecordings:
-    """All conversations of a folder, in the order in which they were made."""
+    """All conversations of a folder, oldest first."""
 
     conversations: tuple[RecordedConversation, ...]
 
     @classmethod
     def of_folder(cls, folder: Path) -> ForeignRecordings:
-        """Read every file that a tool left. Raises ResultsError for unreadable results of google-adk, or spans."""
+        """Read every recording in a folder. Raises ResultsError for unreadable google-adk results or spans."""
         listed = {path for name in _FOLDERS for kind in _KINDS for path in (folder / name).glob(kind)}
         paths = sorted(path for path in listed if path.is_file())
         if len(paths) > _MAX_FILES:
@@ -79,7 +79,7 @@ class ForeignRecordings:
 
     @classmethod
     def of_file(cls, path: Path) -> ForeignRecordings:
-        """Read one file. Raises ResultsError and EvalFileError for one that cannot be read."""
+        """Read one file. Raises ResultsError or EvalFileError if it cannot be read."""
         if path.name.endswith(SUFFIX):
             return cls(tuple(_of_results(read_results(path))))
         if _is_otlp(path):
@@ -88,7 +88,7 @@ class ForeignRecordings:
         return cls(tuple(_read(path)))
 
     def find(self, key: AttemptKey, messages: Sequence[Content]) -> RecordedConversation | None:
-        """Return the recording of an attempt: by the case's id, else by equal messages; repeats in their order."""
+        """Return the recording of an attempt, by case id, else by equal messages; repeats are taken in order."""
         found = [made for made in self.conversations if made.case == key.case]
         eval_set = key.eval_set.rpartition("/")[2]
         found = [made for made in found if made.eval_set.rpartition("/")[2] == eval_set] or found
@@ -98,9 +98,9 @@ class ForeignRecordings:
 
 
 def _newest(conversations: Iterable[RecordedConversation]) -> Iterator[RecordedConversation]:
-    """Of the traces of a case the last: agents-cli adds a file per run, ``traces_<time>.json``, and keeps the old ones.
+    """Keep the last trace of each case: agents-cli adds ``traces_<time>.json`` per run and keeps the old ones.
 
-    Cases without an id are numbered in each dataset anew, so those whose user says something else are another case.
+    Cases without an id are numbered anew in each dataset, so a case is another one if its user messages differ.
     """
     traces: dict[tuple[str, ...], RecordedConversation] = {}
     for made in conversations:
@@ -112,12 +112,12 @@ def _newest(conversations: Iterable[RecordedConversation]) -> Iterator[RecordedC
 
 
 def _is_otlp(path: Path) -> bool:
-    """Whether a file is of OTLP JSON, by its beginning: such files may be large."""
+    """Whether a file is OTLP JSON, judged by its beginning because such files may be large."""
     return _OTLP.search(beginning(path, _BEGINNING)) is not None
 
 
 def _traced(paths: Sequence[Path]) -> Iterator[RecordedConversation]:
-    """The conversations of all files together: a turn's spans and log records may lie in several."""
+    """Yield the conversations of all files together: one turn's spans and log records may be in several."""
     parts = []
     for path in paths:
         try:
@@ -136,7 +136,7 @@ def _of_results(result: AdkResults) -> Iterator[RecordedConversation]:
 
 
 def _read(path: Path) -> Iterator[RecordedConversation]:
-    """The conversations of a session or of traces; none of any other file."""
+    """Yield the conversations of a session or of traces; none for any other file."""
     try:
         source = Source.read(path, workspace=None, error=EvalFileError)
         if is_session(source.value):
@@ -151,7 +151,7 @@ def _read(path: Path) -> Iterator[RecordedConversation]:
 
 
 def _session(path: Path, session: AdkSession) -> RecordedConversation:
-    """A session is named by its file, as ``adk run --save_session`` does; one that ends in an error keeps it."""
+    """Convert a session. It has its file's name, as in ``adk run --save_session``, and keeps a final error."""
     turns, error = session.turns(), None
     last = session.events[-1]
     if last.error_code and turns and turns[-1].final_response is None:

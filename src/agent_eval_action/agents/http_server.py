@@ -1,4 +1,4 @@
-"""What drivers of HTTP servers share: the connection, its headers and limits, and what a failed request means."""
+"""Shared by the drivers of HTTP servers: connections, headers, limits, and the meaning of failed requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from agent_eval_action.results.run_result import AgentConditions, AttemptError, 
 from agent_eval_action.worker.agent_eval_worker_calls import OpenCalls
 
 LONGEST_REFUSAL_S: Final = 120.0
-"""How long a turn waits in all for a server that refuses it for its rate. It is no time of the turn."""
+"""Maximum total wait of a turn, in seconds, for a server that rate-limits it. Not counted as the turn's time."""
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 30.0
@@ -51,7 +51,7 @@ _NO_QUOTA: Final = b"insufficient_quota"
 
 
 class AnswerTooLargeError(Exception):
-    """A response is beyond the limit, or compressed, so that nobody can know how large it is."""
+    """The response is larger than the limit, or compressed, which hides its size."""
 
 
 class HeadersError(Exception):
@@ -59,13 +59,13 @@ class HeadersError(Exception):
 
 
 def agent_variables(context: DriverContext) -> dict[str, str]:
-    """Return the variables that the agent sees, those of its .env files under them."""
+    """Return the variables that the agent sees; the environment overrides its .env files."""
     spec = runtime_spec(context)
     return {**dotenv_of_agent(spec.path, spec.workspace), **agent_environ(spec.environ, spec.env_allow)}
 
 
 def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:
-    """Replace each ``${NAME}`` by the variable's value. Raises HeadersError for one that is not there."""
+    """Replace each ``${NAME}`` with the variable's value. Raises HeadersError for missing variables."""
     missing = sorted({name for value in headers.values() for name in _VARIABLE.findall(value)} - variables.keys())
     if missing:
         advice = advice_for(set(missing) & set(withheld)) or "set it, or take it out of `headers`"
@@ -74,13 +74,13 @@ def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withh
 
 
 def shown_address(url: str) -> str:
-    """Return an address without the name and password that it may carry."""
+    """Return a URL without credentials and query, fit to be shown."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a server gives this as its host without saying which machine that is."""
+    """Whether a host means the server's own machine: localhost, a loopback or an unspecified address."""
     if host == "localhost":
         return True
     try:
@@ -92,7 +92,7 @@ def is_this_machine(host: str) -> bool:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Those of this machine, which take a twentieth of a second to read."""
+    """Load the machine's certificates once; it takes 50 ms."""
     return httpx.create_ssl_context()
 
 
@@ -121,7 +121,7 @@ class _BoundedStream(httpx.AsyncByteStream):
 
 class _Response(httpx.Response):
     async def aiter_lines(self) -> AsyncIterator[str]:
-        """Lines end at line feeds: JSON may hold the other characters at which httpx ends them, U+2028 for one."""
+        """Split only at line feeds: httpx also splits at others, such as U+2028, which JSON may contain."""
         pieces: list[bytes] = []
         async for chunk in self.aiter_bytes():
             *ended, rest = chunk.split(b"\n")
@@ -134,10 +134,10 @@ class _Response(httpx.Response):
 
 
 class ServerConnection:
-    """The connections to one agent's server, and the rate that it lets requests through, learnt for all sessions.
+    """The connections to one agent's server, and its rate limiter, shared by all sessions.
 
-    Each connection has a pool of its own: for each request httpx looks at every connection of a pool, which with many
-    sessions takes most of our processor time. ``service`` is what a command started, ``source`` its name to the
+    Each connection has its own pool: httpx looks at every connection of a pool for each request, which with many
+    sessions takes most of our processor time. ``service`` is what a command started, ``source`` its name for the
     receiver of spans.
     """
 
@@ -162,7 +162,7 @@ class ServerConnection:
         self._idle: list[httpx.AsyncHTTPTransport] = []
 
     async def send(self, request: httpx.Request) -> httpx.Response:
-        """Send a request once. The body of the response is bounded while it is read."""
+        """Send a request once. Reading a response body over the limit raises AnswerTooLargeError."""
         request.headers["accept-encoding"] = "identity"
         if not self._idle:
             self._idle.append(httpx.AsyncHTTPTransport(verify=_certificates(), proxy=self._proxy))
@@ -185,11 +185,11 @@ class ServerConnection:
         return response
 
     async def explain(self, error: AttemptError) -> AttemptError:
-        """Return the error of a turn, or what explains it: the server is not that of the command, or has ended."""
+        """Return a turn's error, or its cause: the server has ended, or another process has its port."""
         return (await self.disowned() or await self.service.explain(error)) if self.service else error
 
     async def disowned(self) -> AttemptError | None:
-        """Return an error where another process listens on the port of the server that the command started."""
+        """Return an error if another process listens on the port of the server that the command started."""
         return await self.service.disowned() if self.service else None
 
     async def close(self) -> None:
@@ -206,10 +206,10 @@ def _proxy_for(url: str) -> str | None:
 
 
 class TurnTransport(httpx.AsyncBaseTransport):
-    """The transport of one session: it waits where the server refuses requests for their rate.
+    """The transport of one session. It waits and retries while the server rate-limits requests.
 
-    ``headers`` are added to each request of the turn. ``throttled`` counts its refusals; what they cost is added to
-    ``deadline``.
+    ``headers`` are added to each request of the turn. ``throttled`` counts the refusals; ``deadline`` is extended by
+    the time that they cost.
     """
 
     def __init__(self, connection: ServerConnection) -> None:
@@ -220,7 +220,7 @@ class TurnTransport(httpx.AsyncBaseTransport):
         self._waited = 0.0
 
     def begin_turn(self, deadline: asyncio.Timeout, headers: Mapping[str, str]) -> None:
-        """Count anew."""
+        """Set the turn's deadline and headers, and reset the counts."""
         self.deadline, self.headers = deadline, dict(headers)
         self.throttled, self._waited = 0, 0.0
 
@@ -244,14 +244,14 @@ class TurnTransport(httpx.AsyncBaseTransport):
                 await asyncio.sleep(wait)
 
     def _wait(self, asked: float | None) -> float:
-        """Seconds before the next try; jitter on top keeps sessions from returning at the same moment."""
+        """Return the seconds before the next try; jitter keeps sessions from retrying at the same moment."""
         longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(self.throttled, 10))
         jitter = random.random() * longest  # noqa: S311 - spreads requests, hides nothing
         return jitter if asked is None else asked + min(jitter, asked / 2)
 
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
-        """Let the turn's time stand still."""
+        """Stop the turn's clock."""
         began, deadline = time.monotonic(), self.deadline
         when = None if deadline is None or deadline.expired() else deadline.when()
         if deadline is None or when is None:
@@ -271,7 +271,7 @@ def _plain(headers: httpx.Headers) -> dict[str, str]:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """Return the first bytes of an error's body, and free its connection."""
+    """Return the first bytes of an error body, and free its connection."""
     body = b""
     with contextlib.suppress(httpx.HTTPError, AnswerTooLargeError):
         async for chunk in response.aiter_raw():
@@ -283,7 +283,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 async def stream_data(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield the data of each server-sent event, and lines that are of none: servers report errors by them."""
+    """Yield the data of each server-sent event, and lines outside of events, in which servers report errors."""
     lines: list[str] = []
     async for line in response.aiter_lines():
         if line.startswith("data:"):
@@ -298,7 +298,7 @@ async def stream_data(response: httpx.Response) -> AsyncIterator[str]:
 
 
 def error_text(body: bytes) -> str:
-    """Return what an error's body says, as far as it may be shown: its message, or the text unless it is a page."""
+    """Return the message in an error body, or its text unless that is HTML."""
     text = body[:_ERROR_BYTES].decode("utf-8", "replace")
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
@@ -310,26 +310,26 @@ def error_text(body: bytes) -> str:
 
 
 def status_error(status: int, text: str, address: str) -> AttemptError:
-    """Return what a response means that is no answer."""
+    """Return the error that a response's status means."""
     try:
         phrase = HTTPStatus(status).phrase.lower()
     except ValueError:
         phrase = "an unknown status"
-    said = f": {text}" if text else ""
+    detail = f": {text}" if text else ""
     kind = ErrorKind.EXCEPTION
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         kind = ErrorKind.RATE_LIMITED
     elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):
-        kind, said = ErrorKind.CREDENTIALS, f"{said} — check the `headers` of the agent"
+        kind, detail = ErrorKind.CREDENTIALS, f"{detail} — check the `headers` of the agent"
     elif status in _UNAVAILABLE:
         kind = ErrorKind.UNAVAILABLE
     elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or 300 <= status < 400:  # noqa: PLR2004 - redirects
-        kind, said = ErrorKind.ENVIRONMENT, f"{said} — check the `url` of the agent"
-    return AttemptError(kind=kind, message=f"{address} answered {status} ({phrase}){said}")
+        kind, detail = ErrorKind.ENVIRONMENT, f"{detail} — check the `url` of the agent"
+    return AttemptError(kind=kind, message=f"{address} answered {status} ({phrase}){detail}")
 
 
 def request_error(error: BaseException, address: str) -> AttemptError:
-    """Return what an exception of a request means. The exception may be wrapped by those it caused."""
+    """Return the error that an exception of a request means; other exceptions may wrap it."""
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
@@ -350,9 +350,9 @@ def request_error(error: BaseException, address: str) -> AttemptError:
 
 
 async def answers_http(url: str) -> bool:
-    """Whether a server answers requests, whatever it answers."""
+    """Whether a server answers HTTP requests, with any status."""
     try:
-        client = httpx.AsyncClient(trust_env=False, timeout=None, verify=_certificates())  # noqa: S113 - who waits has a limit
+        client = httpx.AsyncClient(trust_env=False, timeout=None, verify=_certificates())  # noqa: S113 - the caller has a timeout
         async with client, client.stream("GET", url):
             return True
     except httpx.HTTPError:
@@ -360,10 +360,10 @@ async def answers_http(url: str) -> bool:
 
 
 class AgentServer:
-    """The server of an agent: where it is or what starts it, what it is sent, and how long a turn may take.
+    """An agent's server: its address or its command, its headers, and the timeout of a turn.
 
-    ``path`` is where a server that a command started is asked. With ``spreads`` a command is started ``workers`` times,
-    and sessions are spread over these servers.
+    ``path`` is added to the address of a server that a command started. With ``spreads`` the command is started
+    ``workers`` times, and sessions are spread over these servers.
     """
 
     def __init__(self, context: DriverContext, path: str = "", *, spreads: bool = False) -> None:
@@ -380,7 +380,7 @@ class AgentServer:
         self._opened = 0
 
     async def start(self) -> ServerConnection | AttemptError:
-        """Return a connection to the server. One with a command answers by then; one with an address is not asked."""
+        """Return a connection. A server with a command is ready by then; one with an address is not contacted."""
         agent, sessions = self.context.agent, self.context.settings.concurrency
         try:
             headers = fill_headers(agent.headers, agent_variables(self.context), self.withheld)
@@ -400,7 +400,7 @@ class AgentServer:
         return self._connections[0]
 
     async def connect(self) -> ServerConnection | AttemptError:
-        """Return the connection for a new session, to the next of the servers: started again where it has ended."""
+        """Return a connection for a new session, to each server in turn; restart a server that has ended."""
         if not self._connections:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
         connection = self._connections[self._opened % len(self._connections)]
@@ -417,7 +417,7 @@ class AgentServer:
         return AgentConditions(agent=self.name, path=path, environment=environment, models=models)
 
     async def stop(self) -> None:
-        """Close the connections, end the server of the command, and then what receives its spans."""
+        """Close the connections, stop the servers, then the receiver of their spans."""
         connections, self._connections = self._connections, []
         for connection in connections:
             await connection.close()
@@ -426,7 +426,7 @@ class AgentServer:
 
 
 class HttpSession(ABC):
-    """An ``AgentSession`` whose turns are requests to a server: it bounds their time and makes their errors values.
+    """An ``AgentSession`` whose turns are HTTP requests. It limits their time and returns their errors.
 
     ``tells_all``: an answer of the server has all events of its turn.
     """
@@ -437,7 +437,7 @@ class HttpSession(ABC):
         self.address = shown_address(connection.url)
         self.connection = connection
         self.transport = TurnTransport(connection)
-        # The turn's own limit holds instead of the client's.
+        # The turn's timeout replaces the client's.
         self.client = httpx.AsyncClient(
             transport=self.transport, headers=connection.headers, timeout=httpx.Timeout(None), trust_env=False
         )
@@ -446,7 +446,7 @@ class HttpSession(ABC):
         self._turns = 0
 
     def addressed(self, content: Content) -> Content | AttemptError:
-        """Return a message whose answers to calls have the ids of the open calls that they are for."""
+        """Return the message with the ids of the open calls in the function responses that answer them."""
         parts = content.parts or ()
         answers = [part.function_response for part in parts if part.function_response]
         try:
@@ -462,12 +462,12 @@ class HttpSession(ABC):
         return content.model_copy(update={"parts": tuple(addressed)}) if answers else content
 
     def note_history(self, history: Iterable[PastEvent]) -> None:
-        """Take the calls that a history leaves without an answer for the ones that wait for the user."""
+        """Treat the calls that a history leaves unanswered as open."""
         past = (event.content.model_dump(mode="json", exclude_none=True) for event in history if event.content)
         self._open_calls = OpenCalls(past)
 
     def note_calls(self, turn: Invocation, waiting: Collection[Any], *, alone: bool = False) -> None:
-        """Note which calls of a turn wait for the user, by their ids. ``alone``: those before it wait no longer."""
+        """Note which calls of a turn wait for the user, by id. ``alone``: earlier calls are no longer open."""
         if alone:
             self._open_calls = OpenCalls()
         for call in turn.tool_calls():
@@ -476,15 +476,15 @@ class HttpSession(ABC):
 
     @abstractmethod
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        """Send a message and return the turn. Exceptions of requests may pass."""
+        """Send a message and return the turn. May raise the client's exceptions."""
 
     @property
     def conversation(self) -> str:
-        """The server's own name of the session, which spans may carry; "" if it has none."""
+        """The server's id for the session, which spans may carry; "" if it has none."""
         return ""
 
     async def abandon(self) -> None:  # noqa: B027 - most protocols have nothing to cancel: the connection is closed
-        """End what the server still does for a turn that nobody waits for."""
+        """Cancel what the server still does for an abandoned turn."""
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
@@ -516,7 +516,7 @@ class HttpSession(ABC):
         return TurnDone(turn, self.transport.throttled)
 
     async def _exchange_in_time(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
-        """Make the turn. Raises TimeoutError where it takes too long."""
+        """Make the turn. Raises TimeoutError if it takes too long."""
         async with asyncio.timeout(self.server.timeout_s) as deadline:
             self.transport.begin_turn(deadline, headers)
             try:
@@ -529,6 +529,6 @@ class HttpSession(ABC):
                 self.transport.deadline, self.transport.headers = None, {}
 
     async def close(self) -> SessionEnd | AttemptError:
-        """Free the session. The protocol has no state that could be read."""
+        """Free the session. The protocol does not expose its state."""
         await self.client.aclose()
         return SessionEnd(None)

@@ -1,4 +1,4 @@
-"""Replays an earlier run, or what other tools recorded: nothing is run, everything is scored anew."""
+"""Replay an earlier run, or another tool's recording: no agent runs, and everything is scored anew."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str, int]
 
 @dataclass
 class RecordedAgent:
-    """A driver over one recording. ``name`` is the agent's name in this run; the recording may use another."""
+    """A driver that replays a recording. ``name`` is the agent's name in this run; the recording may use another."""
 
     name: str
     folder: Path
@@ -83,7 +83,7 @@ class RecordedAgent:
             return _unreadable(self._path, error)
 
     async def stop(self) -> None:
-        """Close the recording; nothing runs."""
+        """Close the recording."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -97,7 +97,7 @@ def make_recorded_agent(context: DriverContext) -> RecordedAgent:
 
 
 def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
-    """Return which attempt a line is; None for one of the base commit's agent: that is not this agent's."""
+    """Return the key of an attempt's line; None if the attempt is of the base commit's agent."""
     key = key_of_line(line) or parse_attempt(path, number, line).key
     return (key.agent, key.eval_set, key.case, key.repeat) if key.arm == "head" else None
 
@@ -127,7 +127,7 @@ def _error(message: str) -> AttemptError:
 
 @dataclass
 class RecordedSession:
-    """A recorded attempt as a session. Whoever sent its messages sends them again, and no model is asked."""
+    """A session that replays an attempt. The user's messages are sent again; no model is called."""
 
     attempt: Attempt
     _made: int = 0
@@ -150,7 +150,7 @@ class RecordedSession:
 
 @dataclass(frozen=True)
 class RecordedUser:
-    """A ``ConversationUser``: the simulated user as recorded, an error at the end of the recording included."""
+    """A ``ConversationUser`` that replays the simulated user, including an error that ended the recording."""
 
     attempt: Attempt
     starting_prompt: str

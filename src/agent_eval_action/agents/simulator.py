@@ -1,4 +1,4 @@
-"""The simulated user: our own prompt, or the user's ``custom_instructions`` as ADK renders them."""
+"""The simulated user: our own prompt, or ``custom_instructions`` rendered as ADK renders them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEHAVIOR: Final = ("name", "description", "behavior_instructions", "violation_r
 
 @cache
 def _own_prompt() -> tuple[str, str, str]:
-    """Return the version of our own prompt, its system part and its message; ``=== name`` begins a part."""
+    """Return the version, system part and message of our own prompt; ``=== name`` begins a part."""
     version, text = read_prompt(__package__, _PROMPT)
     _, system, message = re.split(r"^=== *\w+ *\n", text, flags=re.MULTILINE)
     return f"{_PROMPT}-{version}", system.strip("\n"), message.strip("\n")
@@ -43,7 +43,7 @@ def _own_prompt() -> tuple[str, str, str]:
 def _render(
     scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]
 ) -> tuple[str, str]:
-    """Return the system part, which stays the same over a conversation, and the message, which grows."""
+    """Return the system part, which is the same in each turn, and the message, which grows."""
     history = history_of(turns, function_calls=config.include_function_calls)
     if config.custom_instructions is not None:
         return "", _render_custom(config.custom_instructions, scenario, history)
@@ -58,7 +58,7 @@ def _render(
 
 
 def _persona(scenario: ConversationScenario) -> tuple[Persona | None, tuple[PersonaBehavior, ...]]:
-    """Return the user's persona and behaviours; without one they are those that such users are judged by."""
+    """Return the persona and its behaviours; without a persona, those that such users are judged by."""
     persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
     return persona, persona.behaviors if persona else default_behaviors()
 
@@ -73,12 +73,12 @@ def _bullets(items: Sequence[str]) -> str:
 
 
 def _render_custom(instructions: str, scenario: ConversationScenario, history: str) -> str:
-    """Render ``custom_instructions`` with jinja2 as ADK does: its placeholders, filters, conditionals, loops.
+    """Render ``custom_instructions`` with jinja2 as ADK does: placeholders, filters, conditionals, loops.
 
-    Sandboxed, because who changes the file must not reach what this process knows. History is a value and never a
-    template. Raises ValueError in one sentence.
+    Sandboxed, because authors of the file must not reach this process's data. The history is a value, never a template.
+    Raises ValueError with a message of one sentence.
     """
-    from jinja2 import TemplateError  # noqa: PLC0415 - needed for these alone
+    from jinja2 import TemplateError  # noqa: PLC0415 - only custom instructions need it
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - as above
 
     environment = ImmutableSandboxedEnvironment(autoescape=False)
@@ -93,7 +93,7 @@ def _render_custom(instructions: str, scenario: ConversationScenario, history: s
         values["persona"] = _PersonaView(persona.id, persona.description, behaviors)
 
     def render_string(text: str) -> str:
-        """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for the conversation."""
+        """Render a persona's text with placeholders, as ADK's filter does; leave conversation text alone."""
         return text if isinstance(text, _ConversationText) else environment.from_string(text or "").render(values)
 
     environment.filters["render_string_filter"] = render_string
@@ -104,14 +104,14 @@ def _render_custom(instructions: str, scenario: ConversationScenario, history: s
 
 
 class _ConversationText(str):
-    """Text of the conversation."""
+    """Text of the conversation, which is never rendered as a template."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _BehaviorView:
-    """A behaviour as templates written for ADK see it. A template must not reach the methods of a pydantic model."""
+    """A behaviour as ADK's templates see it. They must not reach the methods of a pydantic model."""
 
     name: str
     description: str
@@ -127,7 +127,7 @@ class _BehaviorView:
 
 @dataclass(frozen=True, slots=True)
 class _PersonaView:
-    """A persona as templates see it; ``{{ persona }}`` alone is its description and behaviours, placeholders filled."""
+    """A persona as templates see it; ``{{ persona }}`` gives its description and behaviours, placeholders filled."""
 
     id: str
     description: str
@@ -138,9 +138,9 @@ class _PersonaView:
 
 
 def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
-    """Return the conversation as JSON, one entry a line: no text in it can pass for an entry of its own.
+    """Return the conversation as JSON lines, so that no text in it can pass for an entry of its own.
 
-    Texts without thoughts; calls and their results when they are asked for.
+    Without thoughts; with calls and their results if ``function_calls``.
     """
     entries = (entry for turn in turns for entry in _entries(turn, function_calls=function_calls))
     return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
@@ -165,10 +165,10 @@ def _texts(who: str, content: Content) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedUser:
-    """A ``ConversationUser``: the starting prompt first, then what the model writes after each answer of the agent.
+    """A ``ConversationUser``: sends the starting prompt, then a message from the model after each answer.
 
-    It keeps nothing: the same turns lead to the same request. ``repeat`` tells the repeats of a case apart, so that
-    no cache makes them one conversation; ``sample`` of a request is the number of the turn.
+    Stateless: the same turns lead to the same request. ``repeat`` is part of the request, so that a cache keeps the
+    repeats of a case apart; the request's ``sample`` is the number of the turn.
     """
 
     llm: Llm | None
@@ -177,7 +177,7 @@ class SimulatedUser:
     repeat: int = 0
 
     async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
-        """Return the next message. One with the stop signal (in any case) ends the conversation, an empty one fails."""
+        """Return the next message. The stop signal, in upper or lower case, ends it; an empty message is an error."""
         limit = self.config.max_allowed_invocations
         if 0 <= limit <= len(turns):
             return ConversationEnd("turn_limit")
@@ -195,7 +195,7 @@ class SimulatedUser:
             return _error("this run has no model to play the user")
         try:
             system, message = _render(self.scenario, self.config, turns)
-        except ValueError as error:  # the user's own instructions, on this conversation
+        except ValueError as error:  # from rendering the custom instructions
             return _error(str(error))
         request = LlmRequest(
             model=self.config.model,
@@ -208,7 +208,7 @@ class SimulatedUser:
             repeat=self.repeat,
         )
         reply = await self.llm.generate(request)
-        if isinstance(reply, LlmError):  # the end of the budget is the run's; nothing else is the agent's either
+        if isinstance(reply, LlmError):  # an exhausted budget ends the run; no error here is the agent's
             return _error(reply.message, ErrorKind.STOPPED if reply.kind is LlmErrorKind.BUDGET else ErrorKind.USER)
         return reply.text
 
@@ -218,7 +218,7 @@ def _error(message: str, kind: ErrorKind = ErrorKind.USER) -> AttemptError:
 
 
 def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
-    """Return why no user of this scenario can be played, "" when one can. The instructions are rendered to find out."""
+    """Return why this scenario cannot be played, or "". Renders the instructions to find out."""
     if config.max_allowed_invocations == 0:
         return "max_allowed_invocations is 0, so the user never says anything"
     if config.custom_instructions is None:
@@ -233,9 +233,9 @@ def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorCon
 
 
 def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
-    """Return 16 hex digits of who the user is. Conversations with different users are not comparable.
+    """Return 16 hex digits that identify the user. Conversations with different users are not comparable.
 
-    The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
+    They cover the behaviours' texts: the file may only have a persona's id, and we supply its texts.
     """
     persona, behaviors = _persona(scenario)
     fields = {

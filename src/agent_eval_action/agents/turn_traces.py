@@ -1,4 +1,4 @@
-"""What drivers that start an agent's programs share: the spans that those export become the trajectories of turns."""
+"""Shared by drivers that start programs: receive their spans and add them to the trajectories of turns."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from agent_eval_action.telemetry.otlp import Telemetry
 from agent_eval_action.telemetry.receiver import TraceReceiver, TurnTrace
 from agent_eval_action.telemetry.trajectory import Trajectory
 
-_ALL_S: Final = 8.0
-"""How long the spans of a turn are waited for after an answer of text alone. It is no time of the turn."""
+_SPANS_S: Final = 8.0
+"""How long to wait for a turn's spans, in seconds, after a text-only answer. Not counted as the turn's time."""
 _TIMES_S: Final = 1.0
-"""The same after an answer that has the turn's events, to which spans add no more than times."""
+"""The same after an answer with the turn's events, to which spans only add times."""
 _NOTHING_SEEN: Final = (
-    f"no answer named a tool call and no spans came within {_ALL_S:.0f} s, so it counts as calling none; if it calls "
+    f"no answer named a tool call and no spans came within {_SPANS_S:.0f} s, so it counts as calling none; if it calls "
     "tools, have its answers name them, or its program export spans (docs/agents.md); if not, "
     '`env: {OTEL_SDK_DISABLED: "true"}` saves the wait'
 )
 
 
 class TurnTraces:
-    """The receiver of one agent's spans."""
+    """Receives the spans of one agent."""
 
     def __init__(self, context: DriverContext) -> None:
-        self._given, self._say, self._say_of_calls = context.agent.env, context.say, context.say_of_calls
+        self._agent_env, self._log, self._log_of_calls = context.agent.env, context.say, context.say_of_calls
         self._receiver: TraceReceiver | None = None
-        self._said: set[str] = set()
-        self._reads_calls = self._has_seen = False
+        self._warned: set[str] = set()
+        self._had_text_only = self._saw_events = False
 
     @property
     def _is_disabled(self) -> bool:
-        return (self._given.get("OTEL_SDK_DISABLED") or "").lower() == "true"
+        return (self._agent_env.get("OTEL_SDK_DISABLED") or "").lower() == "true"
 
     async def start(self) -> None:
-        """Listen, unless the user has turned the program's spans off. Where it is not possible, that is said."""
+        """Listen for spans, unless the user has turned them off. Logs a warning if it cannot."""
         if self._is_disabled:
             return
         receiver = TraceReceiver()
@@ -50,27 +50,27 @@ class TurnTraces:
             self._receiver = receiver
 
     def variables(self, source: str = "agent") -> dict[str, str]:
-        """Return what has a program export its spans here; what the user sets for the agent stays."""
+        """Return the variables that make a program export its spans here, except those that the user sets."""
         given = self._receiver.environment(source) if self._receiver else {}
-        return {name: value for name, value in given.items() if name not in self._given}
+        return {name: value for name, value in given.items() if name not in self._agent_env}
 
     def begin(self, conversation: str = "", source: str = "agent") -> TurnTrace | None:
-        """Open the trace of a turn; None where nothing is received."""
+        """Open the trace of a turn; None if no spans are received."""
         return self._receiver.begin_turn(conversation, source) if self._receiver else None
 
     async def add(self, turn: Invocation, trace: TurnTrace | None, *, tells_all: bool) -> Invocation:
-        """Return the turn with what its spans say beyond the answer, or with why they say nothing.
+        """Return the turn with what its spans add to the answer, or with why they add nothing.
 
-        ``tells_all``: an answer with usage has all events of the turn, those of its tool calls included.
+        ``tells_all``: an answer with usage has all events of the turn, including its tool calls.
         """
         has_calls = bool(turn.tool_calls()) or (tells_all and any(event.usage_metadata for event in turn.events))
-        self._reads_calls |= not has_calls
-        self._has_seen |= has_calls
+        self._had_text_only |= not has_calls
+        self._saw_events |= has_calls
         if trace is None:
             return turn
-        telemetry = await trace.finish(_TIMES_S if has_calls else _ALL_S)
+        telemetry = await trace.finish(_TIMES_S if has_calls else _SPANS_S)
         unseen = _unread(telemetry)
-        self._has_seen |= bool(telemetry.spans or unseen)
+        self._saw_events |= bool(telemetry.spans or unseen)
         if unseen:
             self.warn(unseen)
         if unseen and not has_calls:
@@ -78,7 +78,7 @@ class TurnTraces:
         if not telemetry.spans:
             return turn
         try:
-            # In a thread, since spans may be many, and every session of the run waits on this loop.
+            # In a thread: many spans would block this loop, which serves every session of the run.
             traced = await asyncio.to_thread(lambda: Trajectory(telemetry.whole_spans()).added_to(turn))
         except (TypeError, ValueError, RecursionError) as error:
             unseen = f"its spans cannot be read: {type(error).__name__}"
@@ -89,31 +89,31 @@ class TurnTraces:
         return traced
 
     def _warn_of_late_spans(self, seconds: float) -> None:
-        self._has_seen = True
-        if self._reads_calls:
+        self._saw_events = True
+        if self._had_text_only:
             self.warn(
                 f"spans of a turn came after its answer was scored without them ({seconds:.0f} s): tool calls may be "
                 "missing; have the program export sooner, or before it answers"
             )
 
     def warn(self, text: str) -> None:
-        """Say once what concerns all turns."""
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text, "warning")
+        """Log a warning once per agent."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self._log(text, "warning")
 
     async def stop(self) -> None:
-        """Close the port, and say where nothing was seen but answers of text alone. Safe to call twice."""
+        """Close the port, and log if only text answers were seen. Safe to call twice."""
         receiver, self._receiver = self._receiver, None
-        if self._reads_calls and not self._has_seen and not self._is_disabled:
-            self._reads_calls = False
-            self._say_of_calls(_NOTHING_SEEN)
+        if self._had_text_only and not self._saw_events and not self._is_disabled:
+            self._had_text_only = False
+            self._log_of_calls(_NOTHING_SEEN)
         if receiver is not None:
             await receiver.stop()
 
 
 def _unread(telemetry: Telemetry) -> str:
-    """Return why spans of a turn may be missing; "" where all are there."""
+    """Return why spans of a turn may be missing, or ""."""
     if telemetry.is_ambiguous:
         return (
             "its spans cannot be told apart by turn, and are left out: take the `traceparent` of each turn over "

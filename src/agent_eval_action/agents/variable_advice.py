@@ -1,4 +1,4 @@
-"""Advice about variables that an agent asks for and does not see: found in its code, and in the errors they cause."""
+"""Advice about variables that an agent needs and does not see, found in its code and in its errors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _CREDENTIALS: Final = (
 
 
 def names_in_code(folder: Path) -> frozenset[str]:
-    """Return the variables that Python files below a folder ask for by name; nothing is imported."""
+    """Return the variables that Python files below a folder read by name. Imports nothing."""
     texts = texts_below(folder, (".py",), max_entries=_FILES, size=_BYTES)
     return frozenset(name.decode() for _, text in texts for name in _READ_VARIABLE.findall(text))
 
 
 def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozenset[str]:
-    """Return variables that are set here and that an agent does not see. The CI job's own can never be passed."""
+    """Return variables that are set but not passed to the agent, except the CI job's, which can never be passed."""
     seen = agent_environ(environ, passed)
     return frozenset(
         name for name, value in environ.items() if value and name not in seen and not is_job_variable(name)
@@ -49,7 +49,7 @@ def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozens
 
 
 def advice_for(names: Collection[str]) -> str:
-    """Return what to do about variables that are asked for and withheld; "" where there are none."""
+    """Return what to do about withheld variables that are needed; "" if there are none."""
     if not names:
         return ""
     ordered = sorted(names)
@@ -59,9 +59,9 @@ def advice_for(names: Collection[str]) -> str:
 
 
 def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
-    """Return the error with what to set, or what to pass on, where that is its cause."""
+    """Return the error with the variables to set or pass, if a missing one caused it."""
     words = set(_WORD.findall(error.message)) & set(withheld)
-    # a short or plain word of an error is no variable: PWD, DEBUG, user
+    # a plain word of an error is hardly a variable: PWD, DEBUG, user
     advice = advice_for({word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in error.message})
     if not advice and error.kind is ErrorKind.CREDENTIALS:
         advice = next((what for sign, what in _CREDENTIALS if sign.search(error.message)), "")
