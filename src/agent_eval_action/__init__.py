@@ -39,7 +39,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the version, when it is first asked for: the command starts without them."""
+    """Import a public name, or read the version, on first use: this keeps the command's start fast."""
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - see above
 

@@ -37,11 +37,11 @@ class ExitCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in one file, as a value: all problems of a file are collected and shown at once.
+    """One problem in a file, as a value: all problems of a file are collected and shown together.
 
-    ``line`` is 1-based or None when the file has no lines to speak of; ``json_path`` is like
-    ``$.eval_cases[3].conversation[0].user_content``; ``value`` is the offending value, already
-    shortened for display; ``hint`` is what to do ("did you mean ...").
+    ``line`` is 1-based; None if lines do not apply. ``json_path`` is like
+    ``$.eval_cases[3].conversation[0].user_content``. ``value`` is the offending value, shortened for display. ``hint``
+    suggests a remedy ("did you mean ...").
     """
 
     path: Path
@@ -54,13 +54,13 @@ class Problem:
 
     @property
     def shown_path(self) -> Path:
-        """The path, from the current folder where it is inside."""
+        """The path, relative to the current folder if it lies inside."""
         here = Path.cwd()
         return self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
 
     @property
     def where(self) -> str:
-        """``path:line`` where the line is known, else the path."""
+        """``path:line`` if the line is known, else the path."""
         return f"{self.shown_path}:{self.line}" if self.line is not None else str(self.shown_path)
 
     @property
@@ -76,7 +76,7 @@ class Problem:
 
 
 class Unreadable(Exception):  # noqa: N818 - internal signal; the caller raises its own error from it
-    """Carries the one problem that ends the reading of a file."""
+    """Carries the problem that ends the reading of a file."""
 
     def __init__(self, path: Path, message: str, line: int | None = None, **fields: str | None) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class Unreadable(Exception):  # noqa: N818 - internal signal; the caller raises 
 
 @dataclass
 class AgentEvalError(Exception):
-    """Base of everything raised on purpose: one sentence, where, a hint, an exit code."""
+    """Base of all intentional errors: one sentence, a hint, the problems with their places, an exit code."""
 
     message: str
     hint: str | None = None
@@ -123,26 +123,26 @@ class ResultsError(AgentEvalError):
 
 
 class AgentEnvironmentError(AgentEvalError):
-    """The agent's interpreter cannot be found, built or started: nothing could be measured."""
+    """The agent's interpreter cannot be found, built or started, so that nothing could be measured."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
 class CredentialsError(AgentEvalError):
-    """A model that judges or plays users has no credentials here: nothing was run, so nothing is known."""
+    """A model that judges or plays users has no credentials here; nothing was run."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
 class OutputError(AgentEvalError):
-    """A report or result file cannot be written: what was measured cannot be kept."""
+    """A report or result file cannot be written, so that the measurements cannot be kept."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
 @contextlib.contextmanager
 def writing(shown: object, hint: str | None = None) -> Iterator[None]:
-    """Raise an OSError as the OutputError of what is written."""
+    """Turn an OSError into an OutputError that names ``shown``."""
     try:
         yield
     except OSError as error:

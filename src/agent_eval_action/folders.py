@@ -1,7 +1,7 @@
-"""Folders that we write to: no link below the workspace is followed, whoever puts it there and whenever.
+"""Folders that we write to, safe against symbolic links below the workspace.
 
-A pull request brings the workspace along, and an agent may change it while we write. So every file of ours is
-opened from an open directory, one component after the other and none of them a link. Standard library only:
+A pull request supplies the workspace, and an agent may change it while we write. So every file of ours is opened
+relative to an open directory, one path component at a time, and none of them may be a link. Standard library only:
 the container's first process imports this.
 """
 
@@ -29,12 +29,12 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def real_path(path: Path) -> Path:
-    """The path without links. Where links form a circle it stays as it is; ``Path.resolve`` raises RuntimeError."""
+    """The path without links. Circular links are kept as they are; ``Path.resolve`` raises RuntimeError for them."""
     return Path(os.path.realpath(path))
 
 
 def beginning(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file, none of one that cannot be read. A fifo of this name does not block."""
+    """Return the first bytes of a file, b"" if it cannot be read. Does not block on a named pipe."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
             return file.read(size) or b""
@@ -43,12 +43,12 @@ def beginning(path: Path, size: int) -> bytes:
 
 
 def relative(path: Path, workspace: Path) -> str:
-    """Return a path as outputs show it: from the workspace where it lies in there, with forward slashes."""
+    """Return a path for display: relative to the workspace if it lies inside, with forward slashes."""
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
 
 
 def file_name(name: str) -> str:
-    """The name of a file for a name that may hold anything. Different names have different files."""
+    """A safe file name for any text. Different texts have different names."""
     safe = _UNSAFE.sub("_", name).lstrip(".")[:_NAME_LENGTH]
     if safe and safe == name:
         return safe
@@ -60,9 +60,9 @@ def file_name(name: str) -> str:
 class OutputFolder:
     """A folder we write to. Its files are named by paths relative to it, like ``logs/agent.log``.
 
-    ``trusted`` is where the way to the folder begins: this folder is the user's or the machine's own choice, so
-    links in its path are followed, and none below it. ``private``: nobody else may read what is made here.
-    The folder need not exist: writing makes it. Everything raises OSError.
+    ``trusted`` is the user's or the machine's own choice of folder: links in its path are followed, links below it are
+    not. ``private``: other users cannot read the files made here. The folder need not exist; writing creates it.
+    Every method raises OSError.
     """
 
     path: Path
@@ -71,8 +71,8 @@ class OutputFolder:
 
     @classmethod
     def at(cls, path: Path, workspace: Path | None = None, *, private: bool = False) -> OutputFolder:
-        """The folder at ``path``. Inside the workspace nothing is trusted; elsewhere the path is the user's."""
-        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows the very links that are asked about
+        """The folder at ``path``. Nothing inside the workspace is trusted; a path elsewhere is the user's choice."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the links that must be found
         if workspace is not None:
             inside = below(path, workspace)
             if inside is not None:
@@ -84,7 +84,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def handle(self, folders: Iterable[str], *, make: bool = False) -> Iterator[int]:
-        """A folder below this one as a descriptor, reached without following a link."""
+        """A folder below this one as a descriptor, opened without following links."""
         if make and not self.trusted.is_dir():
             self.trusted.mkdir(mode=self._mode(0o777), parents=True, exist_ok=True)
         here = os.open(self.trusted, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -106,26 +106,26 @@ class OutputFolder:
             os.close(here)
 
     def make(self) -> None:
-        """Make the folder, where it is not there."""
+        """Create the folder if it does not exist."""
         with self.handle((), make=True):
             pass
 
     def read(self, name: str, *, buffering: int = -1) -> BinaryIO:
-        """A regular file, open for reading."""
+        """Open a regular file for reading."""
         return open(self._open(name, os.O_RDONLY), "rb", buffering)  # noqa: PTH123 - opens a descriptor
 
     def append(self, name: str) -> BinaryIO:
-        """A file open for writing at its end, unbuffered; made where it is not there."""
+        """Open a file for unbuffered writing at its end; create it if needed."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         return open(self._open(name, flags), "ab", buffering=0)  # noqa: PTH123 - opens a descriptor
 
     def create(self, name: str) -> BinaryIO:
-        """A new file in place of whatever had its name, open for writing."""
+        """Open a new file for writing, in place of whatever had its name."""
         self.remove(name)
         return open(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")  # noqa: PTH123 - as above
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write a file unless something has its name already; whether it was written."""
+        """Write a file unless its name is taken; return whether it was written."""
         try:
             with open(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:  # noqa: PTH123 - as above
                 file.write(data)
@@ -133,16 +133,16 @@ class OutputFolder:
             return False
         except OSError:
             with contextlib.suppress(OSError):
-                self.remove(name)  # half a file is none
+                self.remove(name)  # leave no partial file
             raise
         return True
 
     @contextlib.contextmanager
     def replacing(self, name: str, *, sync: bool = True) -> Iterator[BinaryIO]:
-        """A file that takes the place of ``name`` when the block ends well, and is removed when it does not.
+        """Open a draft that replaces ``name`` if the block succeeds, and is removed if it fails.
 
-        A reader or a crash never sees half a file. A link of that name is replaced, and what it points to is left
-        alone. A regular file hands its mode on. ``sync``: the data is on the disk before it has the name.
+        Neither a reader nor a crash ever sees a partial file. A link of that name is replaced, its target left alone. A
+        regular file passes on its mode. ``sync``: flush the data to disk before renaming.
         """
         *folders, last = _parts(name)
         draft = f".{secrets.token_hex(8)}.tmp"
@@ -165,48 +165,48 @@ class OutputFolder:
                 raise
 
     def replace(self, name: str, chunks: Iterable[bytes], *, sync: bool = True) -> None:
-        """Write ``chunks`` as the whole of a file, see :meth:`replacing`."""
+        """Replace the whole content of a file, see :meth:`replacing`."""
         with self.replacing(name, sync=sync) as file:
             file.writelines(chunks)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file of this folder another name in this folder, in place of whatever had it."""
+        """Rename a file within this folder, replacing whatever had the new name."""
         (old,), (new,) = _parts(old), _parts(new)
         with self.handle(()) as here:
             os.replace(old, new, src_dir_fd=here, dst_dir_fd=here)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a link itself; nothing where there is none."""
+        """Remove a file, or a link itself, if it exists."""
         *folders, last = _parts(name)
         with contextlib.suppress(FileNotFoundError), self.handle(folders) as here:
             os.unlink(last, dir_fd=here)
 
     def holds(self, name: str) -> bool:
-        """Whether there is a regular file of this name."""
+        """Whether a regular file of this name exists."""
         *folders, last = _parts(name)
         with contextlib.suppress(OSError), self.handle(folders) as here:
             return _regular(last, here) is not None
         return False
 
     def entries(self) -> list[tuple[str, os.stat_result]]:
-        """What is right here, sorted by name, links as links; nothing where there is no folder."""
+        """The folder's direct entries, sorted by name, links as links; none if the folder does not exist."""
         found: list[tuple[str, os.stat_result]] = []
         with contextlib.suppress(FileNotFoundError), self.handle(()) as here:
-            for name in sorted(os.listdir(here)):  # noqa: PTH208 - of a descriptor
-                with contextlib.suppress(FileNotFoundError):  # another process may have been faster
+            for name in sorted(os.listdir(here)):  # noqa: PTH208 - pathlib cannot list a descriptor
+                with contextlib.suppress(FileNotFoundError):  # another process may have removed it
                     found.append((name, os.stat(name, dir_fd=here, follow_symlinks=False)))
         return found
 
     def files(self) -> list[tuple[str, os.stat_result]]:
-        """The regular files right here, sorted by name; none where there is no folder."""
+        """The folder's regular files, sorted by name; none if the folder does not exist."""
         return [(name, found) for name, found in self.entries() if stat.S_ISREG(found.st_mode)]
 
     def folders(self) -> list[str]:
-        """The names of the folders right here; none where there is no folder."""
+        """The names of the direct subfolders; none if the folder does not exist."""
         return [name for name, found in self.entries() if stat.S_ISDIR(found.st_mode)]
 
     def first_link(self) -> Path | None:
-        """The first link on the way to this folder from the trusted one, None where there is none."""
+        """The first link on the path from the trusted folder to this one; None if there is none."""
         place = self.trusted
         for part in self.path.relative_to(self.trusted).parts:
             place /= part
@@ -215,7 +215,7 @@ class OutputFolder:
         return None
 
     def links(self) -> Iterator[str]:
-        """Every link in this folder and those below it, as paths relative to it. Bounded in depth, not in number."""
+        """Every link in this folder and below, as relative paths. Limited in depth, not in number."""
         waiting: list[tuple[str, ...]] = [()]
         while waiting:
             place = waiting.pop()
@@ -227,7 +227,7 @@ class OutputFolder:
                     waiting.append((*place, name))
 
     def _open(self, name: str, flags: int) -> int:
-        """A descriptor of a regular file. One that is written has no other name: that could lie anywhere."""
+        """Open a regular file. A file to write must have no hard link, whose other name could lie anywhere."""
         *folders, last = _parts(name)
         writing = bool(flags & os.O_WRONLY)
         with self.handle(folders, make=writing) as here:
@@ -243,7 +243,7 @@ class OutputFolder:
         return descriptor
 
     def _explained(self, error: OSError, parts: Iterable[str], here: int, start: Path | None = None) -> OSError:
-        """The same error, or one that says what is a link. Linux says ENOTDIR of a link that is opened as a folder."""
+        """The same error, or one that names the link. Linux returns ENOTDIR for a link opened as a folder."""
         path = (start or self.path).joinpath(*parts)
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
             with contextlib.suppress(OSError):
@@ -256,13 +256,13 @@ class OutputFolder:
 
 
 def folders_upwards(folder: Path, last: Path) -> list[Path]:
-    """The folder and those above it up to ``last``; the folder alone when it does not lie in ``last``."""
+    """The folder and its parents up to ``last``; only the folder if it lies outside ``last``."""
     folders = [folder, *folder.parents]
     return folders[: folders.index(last) + 1] if last in folders else [folder]
 
 
 def below(path: Path, workspace: Path) -> Path | None:
-    """The path as one of the workspace, where it lies in there by its name or by links that lead there."""
+    """The path inside the workspace, if it lies there by name or through links; else None."""
     if path.is_relative_to(workspace):
         return path
     there = real_path(workspace)
@@ -274,7 +274,7 @@ def below(path: Path, workspace: Path) -> Path | None:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """A regular file to read. A link in its place is not followed, and a pipe there does not block. Raises OSError."""
+    """Open a regular file for reading. Neither follows a link nor blocks on a named pipe. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | _FILE)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

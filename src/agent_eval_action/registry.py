@@ -1,7 +1,7 @@
-"""Plug points: a table of built-in entries, which installed packages extend by entry points.
+"""Plug points: tables of built-in entries that installed packages extend through entry points.
 
-A package's entry is imported when its name is looked up, or when all entries are listed: a run that uses none
-imports none. So is a built-in entry that is given as ``module:name``. A package cannot take the place of a built-in
+A package's entry is imported when its name is looked up, or when all entries are listed, so that a run that uses
+none imports none. The same holds for built-in entries given as ``module:name``. A package cannot replace a built-in
 entry.
 """
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Registry(Mapping[str, T], Generic[T]):
     """The entries of a plug point by name, built-in ones first.
 
-    ``group`` is the entry points' group. ``noun`` says what an entry is, and ``check`` what is wrong with one of a
-    package, "" if nothing. An entry that cannot be used raises ConfigError, naming its package.
+    ``group``: the entry point group. ``noun`` names an entry in messages. ``check`` returns what is wrong with a
+    package's entry, or "". Unusable entries raise ConfigError, which names the package.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
-        from importlib.metadata import entry_points  # noqa: PLC0415 - most runs use what is built in
+        from importlib.metadata import entry_points  # noqa: PLC0415 - most runs use only built-in entries
 
         found: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):

@@ -1,7 +1,7 @@
-"""Exact tests, intervals and corrections on plain numbers. docs/statistics.md names each with its literature.
+"""Exact tests, intervals and corrections on plain numbers. docs/statistics.md cites the literature for each.
 
-Higher is better throughout: a test asks whether the current numbers are *lower* than the reference's.
-scipy and numpy are imported where they are used: a run that needs no statistics does not pay for them.
+Higher is always better: a test asks whether the current numbers are *lower* than the reference's.
+scipy and numpy are imported on use, so that a run without statistics does not pay for them.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 Levels = tuple[tuple[int, int], ...]
-"""Whole-numbered scores with how often each was seen, sorted by score."""
+"""Integer scores with their counts, sorted by score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """One case: its reference scores and its current ones, as whole numbers (passes are 1, failures 0)."""
+    """One case: its reference scores and its current ones, as integers (passes are 1, failures 0)."""
 
     reference: Levels
     current: Levels
 
 
 def warm_up() -> None:
-    """Import numpy and scipy ahead of the first test; meant for a thread."""
+    """Import numpy and scipy before the first test; to be called in a thread."""
     for name in ("numpy", "scipy.special"):
         importlib.import_module(name)
 
 
 def levels(scores: Iterable[int]) -> Levels:
-    """How often each score occurs."""
+    """The count of each score."""
     return tuple(sorted(Counter(scores).items()))
 
 
 def passes(passed: int, n: int) -> Levels:
-    """Counts of a yes-or-no score."""
+    """The counts of a pass/fail score."""
     return tuple((level, times) for level, times in ((0, n - passed), (1, passed)) if times)
 
 
 def lower_than_reference(strata: Iterable[Stratum]) -> float:
-    """One-sided p: how likely current scores this low are if each case's scores come from one distribution.
+    """One-sided p: the chance of current scores this low if each case's scores come from one distribution.
 
     The exact conditional test stratified by case: within a case every assignment of its scores to
     reference and current is equally likely, and the sum of the current scores over all cases is
@@ -64,16 +64,16 @@ def lower_than_reference(strata: Iterable[Stratum]) -> float:
     total = sum(observed for _, _, observed in informative)
     kinds = Counter((pool, draws) for pool, draws, _ in informative)
     sums: Floats = np.ones(1)
-    for (pool, draws), times in sorted(kinds.items()):  # p is the same whatever the order of the strata
+    for (pool, draws), times in sorted(kinds.items()):  # sorted, so that p does not depend on the order of the strata
         for _ in range(times):
-            # what lies above the observed sum never comes back below it
+            # sums above the observed one never fall below it again
             sums = np.convolve(sums, _sums(pool, draws))[: total + 1]
     return min(1.0, float(sums.sum()))
 
 
 @lru_cache(maxsize=50_000)
 def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] | None:
-    """A stratum's pool from its lowest level, how many are drawn, their sum; None where all scores are one."""
+    """A stratum's pool, shifted to start at 0, the number of draws and their sum; None if all scores are equal."""
     both = Counter(dict(reference))
     both.update(dict(current))
     pooled = tuple(sorted(both.items()))
@@ -86,7 +86,7 @@ def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] 
 
 @lru_cache(maxsize=20_000)
 def _sums(pool: Levels, draws: int) -> Floats:
-    """Distribution of the sum of ``draws`` scores drawn from the pool without putting back; lowest level is 0."""
+    """Distribution of the sum of ``draws`` scores drawn from the pool without replacement; the lowest level is 0."""
     import numpy as np  # noqa: PLC0415 - needed by evidence alone
 
     if len(pool) == 2 and pool[1][0] == 1:  # noqa: PLR2004 - failures and passes
@@ -104,7 +104,7 @@ def _sums(pool: Levels, draws: int) -> Floats:
     for level, times in pool:
         for _ in range(times):
             seen += 1
-            # the running mean instead of raw counts keeps every number within range of a float
+            # normalising keeps the counts within the range of a float
             taken = min(seen, draws)
             shift = ways[:taken, : highest + 1 - level]
             ways[1 : taken + 1, level:] = ways[1 : taken + 1, level:] + shift
@@ -115,7 +115,7 @@ def _sums(pool: Levels, draws: int) -> Floats:
 
 @lru_cache(maxsize=20_000)
 def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
-    """Passes among ``draws`` drawn without putting back: its distribution from 0 up."""
+    """Distribution of the number of passes among ``draws`` drawn without replacement, from 0 up."""
     import numpy as np  # noqa: PLC0415 - needed by evidence alone
 
     total = math.comb(failures + passed, draws)
@@ -124,7 +124,7 @@ def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's step-down adjustment: each below the level keeps the chance of any false one below it."""
+    """Holm's step-down adjustment, which controls the family-wise error rate."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [1.0] * len(p_values)
     highest = 0.0
@@ -137,7 +137,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 # --- intervals ------------------------------------------------------------------------------------
 
 Interval = tuple[float, float]
-"""The ends of an interval of 95 % confidence."""
+"""The ends of a 95 % confidence interval."""
 
 _CONFIDENCE: Final = 0.95
 _POWER: Final = 0.8
@@ -165,26 +165,26 @@ def newcombe(reference: tuple[int, int], current: tuple[int, int]) -> Interval:
 
 
 def welch(reference: Sequence[float], current: Sequence[float]) -> Interval | None:
-    """Welch's interval of current minus reference mean; Student's, of one common variance, where a side has one score.
+    """Welch's interval of current minus reference mean; Student's, with one variance, if a side has one score.
 
-    None of a single score on both sides: nothing is known of how scores spread.
+    None if both sides have a single score, which says nothing about the spread.
     """
     sizes = len(reference), len(current)
     change = fmean(current) - fmean(reference)
-    if max(sizes) < 2:  # noqa: PLR2004 - no variance in one
+    if max(sizes) < 2:  # noqa: PLR2004 - one score has no variance
         return None
     if min(sizes) < 2:  # noqa: PLR2004 - as above
         variance = _variance(max(reference, current, key=len))
         return _interval(change, variance * (1 / sizes[0] + 1 / sizes[1]), max(sizes) - 1)
     first, second = _variance(reference) / sizes[0], _variance(current) / sizes[1]
     small = first**2 / (sizes[0] - 1) + second**2 / (sizes[1] - 1)
-    if small == 0:  # no variance, or less than a float can square
+    if small == 0:  # no variance, or one whose square underflows
         return change, change
     return _interval(change, first + second, (first + second) ** 2 / small)
 
 
 def clustered(changes: Sequence[float]) -> Interval | None:
-    """Student's interval of a mean over cases, one change a case: repeats of a case are one observation."""
+    """Student's interval of the mean change, one value per case: repeats of a case are one observation."""
     n = len(changes)
     return _interval(fmean(changes), _variance(changes) / n, n - 1) if n > 1 else None
 
@@ -197,9 +197,9 @@ def _interval(middle: float, variance: float, freedom: float) -> Interval:
 
 
 def detectable_drop(variances: Sequence[tuple[float, int, int]], alpha: float) -> float | None:
-    """The drop of the suite's mean found four times out of five, by the normal approximation.
+    """The drop of the suite's mean that is detected with 80 % power, by the normal approximation.
 
-    ``variances``: per case the variance of its scores, reference and current attempts.
+    ``variances``: per case the variance of its scores and the numbers of reference and current attempts.
     """
     if not variances:
         return None

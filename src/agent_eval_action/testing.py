@@ -1,4 +1,4 @@
-"""``AgentEvaluator`` with the parameters and outcomes of google-adk 2.13's. docs/pytest.md says what differs."""
+"""``AgentEvaluator`` with the parameters and outcomes of google-adk 2.13's. docs/pytest.md lists the differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agent_eval_action.run.events import AttemptFinished, Event
 
 _CONFIG: Final = "test_config.json"
 _OF_OLD_SCHEMA: Final = ("tool_trajectory_avg_score", "response_evaluation_score", "response_match_score", "safety_v1")
-"""The criteria that ADK's AgentEvaluator takes for files of the older schema."""
+"""The criteria that ADK's AgentEvaluator accepts for files of the older schema."""
 _AGENT: Final = "agent"
 _NOT_LOADED: Final = frozenset({ErrorKind.IMPORT, ErrorKind.ENVIRONMENT})
 _COLUMNS: Final = ("prompt", "expected_response", "actual_response", "expected_tool_calls", "actual_tool_calls")
@@ -41,8 +41,8 @@ _WIDTH: Final = 25
 class AgentEvaluator:
     """Evaluates agents in tests: ``await AgentEvaluator.evaluate(agent_module="shop", ...)``.
 
-    The agent runs in a process of its own. What google-adk's class takes and such an agent cannot be given
-    (``artifact_service``, ``eval_set_results_manager``) is refused by TypeError.
+    The agent runs in a separate process. Arguments of google-adk's class that cannot be passed to it
+    (``artifact_service``, ``eval_set_results_manager``) raise TypeError.
     """
 
     @staticmethod
@@ -61,21 +61,21 @@ class AgentEvaluator:
         """Evaluate an agent by an eval file, or by all ``*.test.json`` below a folder.
 
         Args:
-            agent_module: The module of the agent: a package with a member ``agent``, or one named ``….agent``.
+            agent_module: The agent's module: a package with a member ``agent``, or a module named ``….agent``.
             eval_dataset_file_path_or_dir: The file or the folder. ``test_config.json`` beside a file has its criteria.
             num_runs: Runs of every case. A criterion's mean over all turns of all runs has to meet its threshold.
             agent_name: The sub-agent that answers, the root agent by default.
             initial_session_file: The session's state for files of the older schema.
             print_detailed_results: Print every turn with its scores.
             artifact_service: Must be None.
-            output_file: A CSV file that every turn with its scores is added to.
+            output_file: A CSV file to which every turn with its scores is appended.
             app_name: Not used.
             eval_set_results_manager: Must be None.
 
         Raises:
             AssertionError: A criterion of a case misses its threshold, or has no score, or a run of the agent failed.
             AgentEvalError: An eval file or a criterion cannot be used.
-            ValueError: What google-adk raises it for: no run or no file is asked for, the agent is not found.
+            ValueError: As in google-adk: no run or no file is requested, or the agent is not found.
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         del app_name
@@ -110,8 +110,8 @@ class AgentEvaluator:
     ) -> None:
         """Evaluate an agent by an eval set: google-adk's ``EvalSet``, or its JSON as a mapping.
 
-        ``eval_config`` is google-adk's ``EvalConfig`` or what test_config.json holds; ``criteria`` (thresholds by name)
-        goes over it. All else is as in ``evaluate``.
+        ``eval_config`` is google-adk's ``EvalConfig`` or the content of test_config.json; ``criteria`` (thresholds by
+        name) overrides it. The other arguments are those of ``evaluate``.
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         del app_name
@@ -132,7 +132,7 @@ class AgentEvaluator:
 
     @staticmethod
     def find_config_for_test_file(test_file: str) -> dict[str, Any]:
-        """Return what ``test_config.json`` beside an eval file holds, ADK's default criteria where there is none."""
+        """Return the content of ``test_config.json`` beside an eval file, or ADK's default criteria without one."""
         config = Path(test_file).with_name(_CONFIG)
         if config.is_file():
             content: dict[str, Any] = json.loads(config.read_text("utf-8"))
@@ -143,7 +143,7 @@ class AgentEvaluator:
     def migrate_eval_data_to_new_schema(
         old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
     ) -> None:
-        """Write a file of the older list schema as one of the schema of eval sets. Raises EvalFileError."""
+        """Convert a file of the older list schema to the schema of eval sets. Raises EvalFileError."""
         if not old_eval_data_file or not new_eval_data_file:
             raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
         session = Path(initial_session_file) if initial_session_file else None
@@ -155,7 +155,7 @@ class AgentEvaluator:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is asked of an evaluation beside its file."""
+    """The arguments of an evaluation besides its file."""
 
     module: str
     sub_agent: str
@@ -164,7 +164,7 @@ class _Request:
     output_file: str | None
 
     async def evaluate(self, file: Path, config: Path | None, session: Path | None = None) -> None:
-        """Evaluate by a file; ``config`` None for ADK's default criteria. Raises AssertionError with every failure."""
+        """Evaluate a file; ``config`` None uses ADK's default criteria. Raises AssertionError with every failure."""
         __tracebackhide__ = True
         settings, attempts = self.settings(), list[Attempt]()
         OutputFolder.at(settings.workspace / FOLDER, settings.workspace).make()
@@ -212,7 +212,7 @@ class _Request:
             raise AssertionError("\n".join([message, *failures]))
 
     def settings(self) -> Settings:
-        """The settings of the current folder for this one agent."""
+        """The current folder's settings, with this agent only."""
         settings = load_settings()
         folder, root = _locate(self.module)
         workspace = settings.workspace if folder.is_relative_to(settings.workspace) else root
@@ -228,7 +228,7 @@ class _Request:
         given = {name: getattr(configured, name) for name in type(settings.agent_defaults).model_fields}
         given |= {"driver": "adk", "recording": None, "user_simulator": None, "module": module}
         given["python"] = given["python"] or (Path(sys.executable) if _has_adk() else None)
-        # the caller is of the same change and has them all; what a job alone may see is left out nevertheless
+        # the caller is part of the same change and sees all of them anyway; job-only variables are still left out
         names = [name for name in os.environ if not name.startswith(("PYTEST_", "PYTHON"))]
         given["env"] = {**dict.fromkeys(names), **given["env"]}
         agent = AgentSettings(path=folder, name=_AGENT, **given)
@@ -238,7 +238,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _CaseRuns:
-    """A case and all its attempts, judged as google-adk's class judges them."""
+    """A case and all its attempts, judged as google-adk's class does."""
 
     module: str
     case: EvalCase
@@ -246,7 +246,7 @@ class _CaseRuns:
     attempts: Sequence[Attempt]
 
     def failures(self) -> Iterator[str]:
-        """A line for each criterion whose mean misses its threshold or that has no score, and one for failed runs."""
+        """One line for each criterion that misses its threshold or has no score, and one for failed runs."""
         for info in self.infos if any(made.error is None for made in self.attempts) else ():
             mean = self._mean(info)
             if info.threshold is None:
@@ -267,7 +267,7 @@ class _CaseRuns:
             )
 
     def rows(self, eval_set: str) -> Iterator[dict[str, Any]]:
-        """A row for each criterion and turn, with the columns of google-adk's CSV file."""
+        """One row for each criterion and turn, with the columns of google-adk's CSV file."""
         for info in self.infos:
             for attempt, score in self._scores(info):
                 for number, value in enumerate(_turn_scores(attempt, score)):
@@ -283,7 +283,7 @@ class _CaseRuns:
 
     def print_details(self) -> None:
         """Print a summary and a table for each criterion."""
-        from rich.box import ASCII2  # noqa: PLC0415 - who prints nothing needs none of it
+        from rich.box import ASCII2  # noqa: PLC0415 - only needed to print
         from rich.console import Console  # noqa: PLC0415 - as above
         from rich.table import Table  # noqa: PLC0415 - as above
 
@@ -307,7 +307,7 @@ class _CaseRuns:
                 yield from ((attempt, score) for score in attempt.scores if score.criterion == info.name)
 
     def _mean(self, info: CriterionInfo) -> float | None:
-        """The mean over all turns of all runs that have a score."""
+        """The mean over all scored turns of all runs."""
         found = (value for attempt, score in self._scores(info) for value in _turn_scores(attempt, score))
         known = [value for value in found if value is not None]
         return statistics.mean(known) if known else None
@@ -317,7 +317,7 @@ class _CaseRuns:
 
 
 def _turn_scores(attempt: Attempt, score: CriterionScore) -> list[float | None]:
-    """The score of each turn; of a criterion that scores conversations alone, that of the conversation."""
+    """The score of each turn; the conversation's score for criteria that only score conversations."""
     if not score.turns:
         return [score.score] * len(attempt.turns)
     known = {turn.turn: turn.score for turn in score.turns}
@@ -355,7 +355,7 @@ def _add_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _raise_unloaded(attempts: Iterable[Attempt]) -> None:
-    """Raise what the import of the agent raised, where it is an exception of Python's own."""
+    """Raise the exception that importing the agent raised, if it is one of Python's built-ins."""
     error = next((made.error for made in attempts if made.error and made.error.kind in _NOT_LOADED), None)
     if error is None:
         return
@@ -364,14 +364,14 @@ def _raise_unloaded(attempts: Iterable[Attempt]) -> None:
     text = text.rpartition(" (environment: ")[0] or text
     try:
         raised = kind(text) if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(error.message)
-    except TypeError:  # an exception of other arguments
+    except TypeError:  # its constructor takes other arguments
         raised = RuntimeError(error.message)
     raised.add_note(error.traceback)
     raise raised
 
 
 def _is_of(place: Path, workspace: Path) -> bool:
-    """Whether a folder that modules are looked for in is the project's own, and not its environment's."""
+    """Whether an import folder belongs to the project, not to its Python environment."""
     prefixes = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
     return place.is_dir() and place.is_relative_to(workspace) and not any(map(place.is_relative_to, prefixes))
 
@@ -384,7 +384,7 @@ def _has_adk() -> bool:
 
 
 def _locate(module: str) -> tuple[Path, Path]:
-    """The folder of an agent's module and the one it is imported from. No package is imported for it.
+    """The folder of an agent's module and the one it is imported from. Imports no package.
 
     Raises ModuleNotFoundError.
     """
@@ -392,7 +392,7 @@ def _locate(module: str) -> tuple[Path, Path]:
     spec = importlib.util.find_spec(first) if first else None
     places = list(map(Path, spec.submodule_search_locations or ())) if spec is not None else []
     file = Path(spec.origin) if spec is not None and spec.origin and not places else None
-    for part in rest:  # importlib would import the packages above
+    for part in rest:  # importlib would import the parent packages
         packages = [place / part for place in places if (place / part / "__init__.py").is_file()]
         files = [place / f"{part}.py" for place in places if (place / f"{part}.py").is_file()]
         file = files[0] if files and not packages else None
@@ -406,13 +406,13 @@ def _locate(module: str) -> tuple[Path, Path]:
 
 
 def _in_workspace(path: Path, workspace: Path, folder: Path) -> Path:
-    """A file of the caller as one of the workspace, outside of which nothing is read: itself, or a copy."""
+    """The caller's file if it lies in the workspace, else a copy there: nothing outside is read."""
     inside = below(path.absolute(), workspace)
     return inside if inside is not None else Path(shutil.copyfile(path, folder / path.name))
 
 
 def _check_old_schema(file: Path, config: Mapping[str, Any]) -> None:
-    """Refuse what google-adk's class refuses of the older schema, of which it looks at the first turn alone."""
+    """Refuse what google-adk's class refuses in the older schema, of which it checks only the first turn."""
     criteria = config.get("criteria") or {}
     turns = json.loads(file.read_text("utf-8"))
     first = turns[0] if turns else {}
@@ -427,7 +427,7 @@ def _check_old_schema(file: Path, config: Mapping[str, Any]) -> None:
 
 
 def _json_of(value: Any) -> dict[str, Any] | None:
-    """A mapping, or one of google-adk's models, as JSON has it."""
+    """A mapping, or a google-adk model as JSON."""
     if value is None or isinstance(value, Mapping):
         return None if value is None else dict(value)
     content: dict[str, Any] = json.loads(value.model_dump_json(exclude_none=True))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agent_eval_action.results.run_result import RunResult
     from agent_eval_action.run.events import Event
 
-# The library's names are imported at once, what they need when they are called.
+# Importing the library is cheap: each function imports what it needs when it is called.
 # ruff: noqa: PLC0415
 
 
@@ -26,11 +26,11 @@ async def evaluate(
     """Run the eval sets of a checkout against its agents and decide, as ``agent-eval run`` does.
 
     Args:
-        settings: The settings, or a folder of the checkout: they are then read as the command reads them there.
+        settings: The settings, or a folder of the checkout, from which they are read as the command does.
         eval_sets: Eval files to run, as ``path`` or ``path:case,case``; by default all that belong to an agent.
         on_event: Called with each event of ``agent_eval_action.run.events``: attempts, phases and notices.
-        **options: Options of the command, by name with underscores (``repeats=3``). They go over those of the file
-            and the environment, and are for a folder alone.
+        **options: Options of the command, by name with underscores (``repeats=3``). They override the file and the
+            environment, and are only allowed with a folder.
 
     Returns:
         The result; ``result.decision.outcome`` is a ``Verdict``. Transcripts are in ``attempts.jsonl`` of
@@ -68,7 +68,7 @@ def evaluate_sync(
     on_event: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> RunResult:
-    """Do what ``evaluate`` does, from code that runs no event loop."""
+    """Do what ``evaluate`` does, for code without an event loop."""
     import asyncio
 
     return asyncio.run(evaluate(settings, eval_sets=eval_sets, on_event=on_event, **options))
@@ -81,10 +81,10 @@ def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings
         base: What to compare with: a result, or the path of results.json, of a baseline, of results of google-adk
             or agents-cli (also a pattern), or of a folder that holds one of these.
         head: The result to decide, given like ``base``.
-        settings: Whose gate rules hold; those of the current folder by default.
+        settings: The gate rules to apply; by default those of the current folder.
 
     Returns:
-        The result ``head`` with its decision. What was measured in one and not in the other is a finding.
+        The result ``head`` with its decision. What only one of the two measured is a finding.
 
     Raises:
         ResultsError: One of the two cannot be read.

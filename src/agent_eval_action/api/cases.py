@@ -1,4 +1,4 @@
-"""Cases as tests: which there are, and whether each meets its thresholds now. Nothing is compared with main."""
+"""Cases as tests: list them, and check each against its thresholds. Nothing is compared with main."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_eval_action.run.plan import Plan
 
 _NO_BASELINE: Final = "no-baseline.json"
 _FORK_SERVERS: Final = ForkServers(kept=True)
-"""Tests run one after the other: google-adk is imported for the first, and the others' agents are forked from there."""
+"""Tests run one after the other: google-adk is imported for the first, and later agents are forked from there."""
 atexit.register(_FORK_SERVERS.close)
 _RUNNING: Final = threading.Lock()
 _LOOK_S: Final = 0.05
@@ -31,7 +31,7 @@ _Rules = TypeVar("_Rules", Policy, CriterionPolicy)
 
 
 def read_cases(settings: Settings, eval_sets: Sequence[str] = ()) -> tuple[Plan, tuple[AgentSettings, ...]]:
-    """Return the cases of these eval sets (see ``evaluate``) with their criteria, and their agents; none is started.
+    """Return the cases of these eval sets (see ``evaluate``) with their criteria, and their agents, which do not start.
 
     Raises AgentEvalError with every problem of the files.
     """
@@ -43,12 +43,11 @@ def read_cases(settings: Settings, eval_sets: Sequence[str] = ()) -> tuple[Plan,
 async def measure_cases(
     settings: Settings, eval_sets: Sequence[str] = (), *, on_event: Callable[[Event], None] | None = None
 ) -> RunResult:
-    """Run these eval sets (see ``evaluate``) once for each repeat; a pair blocks where it misses its threshold.
+    """Run these eval sets (see ``evaluate``) once per repeat; a pair blocks if it misses its threshold.
 
-    Neither a baseline nor what CI says of the job counts, nothing is run again, and no reports are written. Calls that
-    overlap wait for each other.
+    Ignores the baseline and the CI job, re-runs nothing, and writes no reports. Overlapping calls wait for each other.
 
-    Raises AgentEvalError where nothing could be measured. What fails later is part of the result.
+    Raises AgentEvalError if nothing could be measured. Later failures are part of the result.
     """
     context = RunContext(
         environ=os.environ,
@@ -58,11 +57,11 @@ async def measure_cases(
         cwd=settings.start,
         fork_servers=_FORK_SERVERS,
     )
-    # git is asked before an agent starts, so one run follows the other; callers may be of several loops and threads
-    while not _RUNNING.acquire(blocking=False):  # noqa: ASYNC110 - an event is of one loop
+    # git must be read before an agent starts, so runs are serialised; callers may use several event loops and threads
+    while not _RUNNING.acquire(blocking=False):  # noqa: ASYNC110 - asyncio.Event belongs to one loop
         await asyncio.sleep(_LOOK_S)
     try:
-        with contextlib.suppress(OSError):  # where nothing can be written, the run says so
+        with contextlib.suppress(OSError):  # the run itself reports an unwritable folder
             folder = settings.output_folder(settings.workspace / FOLDER)
             folder.make()
             keep_out_of_git(folder)
@@ -85,5 +84,5 @@ def _without_history(settings: Settings) -> Settings:
 
 
 def _by_case(rules: _Rules) -> _Rules:
-    """The rules with every case held to its threshold, where a regression was to be."""
+    """The rules with every case held to its threshold, instead of only to regressions."""
     return rules.model_copy(update={"threshold_on": "case"}) if rules.threshold_on == "regression" else rules

@@ -1,4 +1,4 @@
-"""Compares two results without running anything: results of ours, a baseline, or google-adk's own results."""
+"""Compare two results without running anything: our own results, a baseline, or google-adk's results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PEEK_BYTES: Final = 4_096
 
 @dataclass(frozen=True)
 class ComparisonInput:
-    """One of the two results. ``baseline`` is set where a baseline was given."""
+    """One of the two results. ``baseline`` is set if a baseline was given."""
 
     result: RunResult
     baseline: Record | None = None
@@ -64,7 +64,7 @@ class ComparisonInput:
         return self.result.conditions.tool_version == GRADED_BY
 
     def aligned_with(self, other: ComparisonInput) -> ComparisonInput:
-        """Return it under the other's names of sets and cases, where another tool made this one alone."""
+        """Return this input under the other's names of eval sets and cases, if only this one is another tool's."""
         if self.of_agents_cli and not other.of_agents_cli:
             note = f"cases and metrics of {GRADED_BY}'s results are known by their names alone: it keeps no definitions"
             return ComparisonInput(align_graded(self.result, other.result.sets), notes=(*self.notes, note))
@@ -76,7 +76,7 @@ class ComparisonInput:
         return ComparisonInput(align_names(self.result, other.result.sets), notes=(*self.notes, note))
 
     def sets(self) -> tuple[SetSnapshot, ...]:
-        """Return what it was measured by, without the metrics that google-adk reports unasked (INFORMATIONAL)."""
+        """Return its measured eval sets, without the metrics that google-adk reports unasked (INFORMATIONAL)."""
         sets = sets_of_result(self.result)
         if not self.of_adk:
             return sets
@@ -110,7 +110,7 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
 
 
 def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
-    """Read a file, a folder with results, or a pattern of another tool's files. Raises ResultsError."""
+    """Read a file, a folder of results, or a pattern of another tool's files. Raises ResultsError."""
     if isinstance(given, RunResult):
         return ComparisonInput(given)
     path = Path(given)
@@ -142,9 +142,9 @@ def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
 
 
 def _foreign_files(path: Path) -> Sequence[Path]:
-    """Return other tools' files: the one named, those a pattern matches, those of a folder or an agent's history.
+    """Return other tools' files: a named file, a pattern's matches, or those in a folder or an agent's history.
 
-    Of agents-cli's results in a folder only the newest, where the folder has no results of another kind.
+    Of agents-cli's results in a folder only the newest counts, and only if the folder has no other results.
     """
     files: list[Path] = []
     if path.is_dir():
@@ -153,7 +153,7 @@ def _foreign_files(path: Path) -> Sequence[Path]:
         newest = None if files or ours else newest_of_folder(path)
         files = [newest] if newest else files
     elif path.is_file():
-        # 1.10 wrote its results inside a string
+        # google-adk 1.10 wrote its results as JSON inside a JSON string
         head = beginning(path, _PEEK_BYTES).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
         graded = holds_grade_results(beginning(path, _PEEK_BYTES)) and path.name != results_json.RESULTS
         files = [path] if path.name.endswith(SUFFIX) or graded or head.startswith(_ADK_KEYS) else []
@@ -167,6 +167,6 @@ def _foreign_files(path: Path) -> Sequence[Path]:
 
 
 def _is_baseline(path: Path) -> bool:
-    """Whether a file is no results of ours; the reader of baselines then names what is wrong with it."""
+    """Whether a file is not one of our results, so that the baseline reader should report what is wrong with it."""
     head = beginning(path, _PEEK_BYTES)
     return path.name != results_json.RESULTS and b'"conditions"' not in head and b'"started_at"' not in head

@@ -1,4 +1,4 @@
-"""One evaluation: read the checkout, start the agents, measure, decide, record."""
+"""One evaluation: read the checkout, start the agents, measure, decide, and record."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
 
 _TRACEBACK_LINES = 8
 _STOP_S = 2.5
-"""How long attempts and workers may take to end after an interrupt, before the result is made of what there is."""
+"""How long attempts and workers may take to end after an interrupt, before the partial result is built."""
 _CLEAN_S = 2.5
 """How long they may take after the files are written. GitHub's runner kills ten seconds after its first signal."""
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a run is given besides its settings: its environment, and callbacks.
+    """The environment and callbacks of a run, besides its settings.
 
-    ``repeats`` goes over the settings' (a baseline is made with more). ``flags`` are the command's as typed; the base
-    commit's settings are read with the same. ``job`` is what CI says about the run. ``while_agents_start`` is called
-    in a thread while nobody waits. ``fork_servers`` may be those of other runs. ``hide_secrets`` is called with secrets
-    before anything that may hold them is emitted. ``unaffected``: agents whose attempts are resumed although files of
-    the checkout have changed.
+    ``repeats`` overrides the settings' (baselines are made with more). ``flags``: the command's flags as typed, which
+    also apply to the base commit's settings. ``job``: what CI reports about the run. ``while_agents_start`` is called
+    in a thread while the agents start. ``fork_servers`` may be shared with other runs. ``hide_secrets`` is called with
+    secrets before anything that may contain them is emitted. ``unaffected``: agents whose attempts are resumed although
+    files of the checkout have changed.
     """
 
     environ: Mapping[str, str]
@@ -117,7 +117,7 @@ class RunContext:
 
     @property
     def may_lack_credentials(self) -> bool:
-        """Whether the run may do without credentials: on a pull request, but not for a baseline, which is whole."""
+        """Whether the run tolerates missing credentials: on a pull request, but not to make a complete baseline."""
         return self.job.may_lack_credentials and self.repeats is None
 
     def note(self, notes: Iterable[str], level: NoticeLevel = "info") -> None:
@@ -130,12 +130,12 @@ class RunContext:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What a run is about, read before any agent starts: what an agent does to the checkout then decides nothing.
+    """The inputs of a run, read before any agent starts, so that no agent can change them in the checkout.
 
-    ``settings`` are those in force. ``hidden`` are files that no agent sees, relative to the workspace. ``skipped``
-    are agents that the change does not affect. ``conditions`` are those of the run without its agents.
-    ``main_commit``: the newest of main that has a record, "" where none has or its record does not say. ``part``: what
-    this run measures of a plan that is divided into shards; ``joined``: what the shards of this run have measured.
+    ``settings``: those in force. ``hidden``: files that no agent may see, relative to the workspace. ``skipped``:
+    agents that the change does not affect. ``conditions``: the run's, without its agents. ``main_commit``: main's
+    newest recorded commit, "" if unknown. ``part``: what this shard measures of the plan; ``joined``: what the merged
+    shards have measured.
     """
 
     settings: Settings
@@ -155,15 +155,16 @@ class _Scope:
 
     @property
     def out(self) -> OutputFolder:
-        """The folder that the run writes to."""
+        """The folder for the run's output."""
         return self.settings.output_folder(self.settings.out)
 
 
 @dataclass(frozen=True, slots=True)
 class _Agents:
-    """The agents of this change while they start. ``warm_up`` ends when the slow imports are done.
+    """This change's agents while they start. ``warm_up`` ends when the slow imports are done.
 
-    ``exposed``: the change's code runs as our own user, who can write what we read; ``plans`` are then read before.
+    ``exposed``: the change's code runs as our own user and could write the files that we read, so that ``plans`` are
+    read first.
     """
 
     head: AgentGroup
@@ -176,15 +177,15 @@ class _Agents:
 
 
 _Plans = tuple[Plan, Plan]
-"""The plan as the checkout has it, and with the base commit's criteria where those are in force."""
+"""The checkout's own plan, and the plan with the base commit's criteria where those are in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The orchestrator of a run, and what decides and records what it measured.
+    """The orchestrator of a run, and what decides about and records its result.
 
-    ``plan`` is the checkout's own. ``functions``: those of the base that score this run. ``session`` stores its record.
-    ``shard``: which part of a run this is; it is not decided. ``joined``: the parts that this run is made of.
+    ``plan``: the checkout's own. ``functions``: the base's metric functions that score this run. ``session`` stores its
+    record. ``shard``: set if this is a part of a run, which is not decided. ``joined``: the merged parts of this run.
     """
 
     orchestrator: Orchestrator | JoinedShards
@@ -196,11 +197,11 @@ class Measurement:
     joined: JoinedShards | None = None
 
     def result(self, started_at: str, seconds: float) -> RunResult:
-        """Return the run as far as it got, without a decision."""
+        """Return the run so far, without a decision."""
         if self.joined is not None:
             started_at, seconds = self.joined.started_at or started_at, seconds + self.joined.seconds
         result = self.orchestrator.result(started_at, seconds)
-        if self.shard is not None:  # whether a case can be left out for want of credentials is decided for all of them
+        if self.shard is not None:  # the merged run decides which cases lack credentials
             conditions = result.conditions.model_copy(update={"lacking": self.gate.missing})
             return result.model_copy(update={"shard": self.shard, "conditions": conditions})
         result = self.gate.without_unanswered(result)
@@ -209,9 +210,9 @@ class Measurement:
 
 @dataclass
 class Evaluation:
-    """Evaluates a checkout: everything the settings name, what is in doubt again, compared and decided.
+    """Evaluates a checkout: measure everything the settings name, re-run what is in doubt, compare, and decide.
 
-    It writes attempts.jsonl and blobs/ while it runs; the other files are the caller's.
+    Writes attempts.jsonl and blobs/ while it runs; the caller writes the other files.
     """
 
     settings: Settings
@@ -223,9 +224,9 @@ class Evaluation:
     _started_at: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), init=False)
 
     async def result(self) -> RunResult:
-        """Return the decided run; after an interrupt within seconds and as far as it got, whatever is at work.
+        """Return the decided run. After an interrupt it returns within seconds, with what was measured so far.
 
-        Raises the errors of ``errors`` for what is wrong before anything was measured.
+        Raises the errors of ``errors`` for problems found before anything was measured.
         """
         self._work = asyncio.create_task(self._evaluate())
         interrupt = asyncio.create_task(self.context.stop.interrupted.wait())
@@ -238,17 +239,17 @@ class Evaluation:
         finally:
             interrupt.cancel()
         if not self._work.done():
-            if self.measurement is None:  # nothing looks at the stop request yet: threads and processes work
+            if self.measurement is None:  # nothing checks the stop request yet: threads and processes are at work
                 self._work.cancel()
             await asyncio.wait({self._work}, timeout=_STOP_S)
         if not self._work.done() or self._work.cancelled():
             return self.interrupted()
         if self.context.stop.interrupted.is_set() and not isinstance(self._work.exception(), AgentEvalError | None):
-            return self.interrupted()  # what is cut off may end in any way
+            return self.interrupted()  # interrupted work may fail in any way
         return self._work.result()
 
     def interrupted(self) -> RunResult:
-        """Return the run as far as it got, decided, without waiting for anything."""
+        """Return and decide the run so far, without waiting for anything."""
         self.context.stop.request(RunStatus.INTERRUPTED)
         if self.measurement is not None:
             gate, result = self.measurement.gate, self._measured(self.measurement)
@@ -261,7 +262,7 @@ class Evaluation:
         return self._with_decision(result, gate.decide(result))
 
     async def end(self) -> None:
-        """After an interrupt, give what is still at work a moment to clean up, then kill its processes."""
+        """After an interrupt, let unfinished work clean up for a moment, then kill its processes."""
         if self._work is not None:
             await asyncio.wait({self._work}, timeout=_CLEAN_S)
         kill_children()
@@ -276,12 +277,12 @@ class Evaluation:
         if scope.settings.merge:
             plans = await self._read_plans(scope)
             scope, joined = await self._join(scope, plans[1])
-            if (settled := await self._settled(scope, joined, plans)) is not None:
+            if (settled := await self._measured_by_shards(scope, joined, plans)) is not None:
                 self.measurement = settled
                 return await self._conclude(scope, settled)
         elif scope.settings.shard:
             plans = await self._read_plans(scope)
-            scope = await self._divided(scope, plans[1], scope.settings.shard)
+            scope = await self._take_shard(scope, plans[1], scope.settings.shard)
         async with contextlib.AsyncExitStack() as stack:
             agents = await self._start_agents(scope, stack, plans)
             orchestrator, self.measurement = await self._prepare(scope, agents, stack)
@@ -291,7 +292,7 @@ class Evaluation:
         return await self._conclude(scope, self.measurement)
 
     async def case_seconds(self) -> CaseSeconds | None:
-        """Return what each case of the run takes by main's history; None where nothing is to be run."""
+        """Return the duration of each case by main's history; None if nothing is to be run."""
         scope = await self._read_scope()
         if isinstance(scope, RunResult):
             return None
@@ -299,19 +300,19 @@ class Evaluation:
         return await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped)
 
     async def next_wave(self, target: float) -> Wave | None:
-        """Return what the gate wants next of the shards' results, if one job takes longer than ``target`` with it."""
+        """Return the gate's next runs for the shards' results, if one job needs longer than ``target`` for them."""
         scope = await self._read_scope()
         if isinstance(scope, RunResult):
             return None
         plans = await self._read_plans(scope)
         scope, joined = await self._join(scope, plans[1])
-        step = await self._wanted(scope, joined, self._gate(scope, plans[1], joined.lacking))
+        step = await self._next_step(scope, joined, self._gate(scope, plans[1], joined.lacking))
         if isinstance(step, Stop):
             return None
         known = await asyncio.to_thread(CaseSeconds.of_history, plans[1], scope.session, scope.skipped)
         return wave_of(step, joined, known.seconds, scope.settings.concurrency, target)
 
-    async def _divided(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
+    async def _take_shard(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
         if (path := scope.settings.wave) is not None:
             wave = await asyncio.to_thread(read_wave, path)
             part = ShardPart.of_wave(plan, shard, wave, path)
@@ -326,11 +327,11 @@ class Evaluation:
         joined = await asyncio.to_thread(join_shards, given, unreadable, plan, conditions, Meter.for_run(settings))
         return replace(scope, joined=joined, conditions=joined.conditions), joined
 
-    async def _settled(self, scope: _Scope, joined: JoinedShards, plans: _Plans) -> Measurement | None:
-        """Return the measurement of a merged run of which nothing more is run; None where the gate wants more."""
+    async def _measured_by_shards(self, scope: _Scope, joined: JoinedShards, plans: _Plans) -> Measurement | None:
+        """Return the measurement of a merged run that needs no more runs; None if the gate requests some."""
         own, plan = plans
         gate = self._gate(scope, plan, joined.lacking)
-        step = await self._wanted(scope, joined, gate)
+        step = await self._next_step(scope, joined, gate)
         if not isinstance(step, Stop):
             return None
         joined.settle(step, self._base_commit(scope, gate))
@@ -343,21 +344,21 @@ class Evaluation:
             await asyncio.to_thread(joined.copy_transcripts, writer)
         return Measurement(joined, gate, own, functions, scope.session.without_records(), joined=joined)
 
-    async def _wanted(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
-        """Return what the gate wants next of a merged run, or why it stops."""
+    async def _next_step(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
+        """Return the gate's next step for a merged run."""
         control = scope.settings.baseline.store != "rerun"
-        asked = gate if self._asks_gate(gate) else None
+        asked = gate if self._uses_gate(gate) else None
         return await asyncio.to_thread(joined.next_step, asked, control=control)
 
-    def _asks_gate(self, gate: RunGate) -> bool:
+    def _uses_gate(self, gate: RunGate) -> bool:
         return gate.adaptive or (self.context.repeats is None and gate.asks_base_for_withheld)
 
     def _base_commit(self, scope: _Scope, gate: RunGate) -> str:
-        """Return the commit of a control that can be made, "" where none can."""
-        return scope.base.commit if self._asks_gate(gate) and isinstance(scope.base, BaseCommit) else ""
+        """Return the commit of the control, "" if no control is possible."""
+        return scope.base.commit if self._uses_gate(gate) and isinstance(scope.base, BaseCommit) else ""
 
     def _gate(self, scope: _Scope, plan: Plan, lacking: Iterable[str]) -> RunGate:
-        """Return the gate of this run. ``lacking``: what models need that cannot be asked."""
+        """Return the gate of this run. ``lacking``: the credentials that are missing for models."""
         context = self.context
         policy = scope.change.settings_for(plan).policy
         return RunGate(
@@ -370,7 +371,7 @@ class Evaluation:
         )
 
     async def _read_scope(self) -> _Scope | RunResult:
-        """Read what is to be run and by which rules; a result where nothing can or need be run."""
+        """Read what to run and the rules for it. Returns a result if nothing can or needs to be run."""
         context, environ = self.context, self.context.environ
         refuse_combinations(self.settings)
         if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
@@ -398,7 +399,7 @@ class Evaluation:
         if affected.nothing:
             return affected.result(self._started_at, self._early_conditions(settings))
         session = await asyncio.to_thread(open_history_session, settings, environ, context.job.event, change.stored)
-        history = session.history()  # those of the suite are pooled when its files have been read
+        history = session.history()  # the suite's history is pooled after its files have been read
         context.warn(history.notes)
         newest = history.pooled.commit if history.pooled else None
         known = commit_behind(repository, newest, checkout.head)
@@ -440,7 +441,7 @@ class Evaluation:
         )
 
     async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack, plans: _Plans | None) -> _Agents:
-        """Begin to start every agent; their imports overlap with reading the eval files. ``stack`` ends them."""
+        """Start every agent in the background, overlapping with reading the eval files. ``stack`` ends them."""
         settings, context, environ = scope.settings, self.context, self.context.environ
         stack.push_async_callback(asyncio.to_thread, resources.redact_logs, scope.out / LOGS, context.redaction)
         provenance = await asyncio.to_thread(resume.attempt_provenance, settings, scope.agents, environ, scope.hidden)
@@ -454,7 +455,7 @@ class Evaluation:
         starting = [agent for agent in scope.agents if needed is None or agent.name in needed]
         loop = asyncio.get_running_loop()
 
-        def say(name: str, text: str, level: Level) -> None:  # called in the thread in which an agent starts
+        def say(name: str, text: str, level: Level) -> None:  # called in the thread that starts the agent
             event = Notice(f"{name}: {text}", level) if level == "warning" else AgentStarting(name, text)
             loop.call_soon_threadsafe(context.emit, event)
 
@@ -462,7 +463,7 @@ class Evaluation:
             if name in self._scored_by_events and not context.stop.interrupted.is_set():
                 context.note([f"{name}: {text}"])
 
-        def import_slow_modules() -> None:  # needed later, and nobody waits for them now
+        def import_slow_modules() -> None:  # needed later; loaded while the agents start
             warm_up()
             if scope.has_history:
                 stats.warm_up()
@@ -471,9 +472,9 @@ class Evaluation:
         workspace, servers = settings.workspace, context.fork_servers
 
         def driver_of(agent: AgentSettings) -> AgentDriver:
-            told, of_calls = partial(say, agent.name), partial(say_of_calls, agent.name)
+            log, log_calls = partial(say, agent.name), partial(say_of_calls, agent.name)
             given = DriverContext(
-                agent, settings, environ, workspace, sandbox, say=told, say_of_calls=of_calls, fork_servers=servers
+                agent, settings, environ, workspace, sandbox, say=log, say_of_calls=log_calls, fork_servers=servers
             )
             return AGENTS[agent.driver](given)
 
@@ -495,7 +496,7 @@ class Evaluation:
         return scope.part.block(configuration_digest(provenance, code, base or ""))
 
     def _report_start(self, name: str, start: StartTask) -> None:
-        """Name an agent's environment, or why it does not start, once, with the end of its traceback."""
+        """Report an agent's environment once, or why it does not start, with the end of its traceback."""
         if start.cancelled() or start.exception() is not None:
             return
         result = start.result()
@@ -516,9 +517,9 @@ class Evaluation:
     async def _prepare(
         self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack
     ) -> tuple[Orchestrator, Measurement]:
-        """Read the eval files and open what attempts need, while the agents start. ``stack`` ends both at once."""
+        """Read the eval files and open the attempts' resources while the agents start. ``stack`` closes them."""
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
-        # none of them raises
+        # none of the callbacks raises
         stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
         settings, context = scope.settings, self.context
         own, plan = agents.plans or await self._read_plans(scope)
@@ -538,8 +539,8 @@ class Evaluation:
             budget.meter,
             closing,
             say=lambda text: context.note([text]),
-            # of a run that writes history every vote is made anew, or history would understate the judges' noise;
-            # where the change could write into the cache, it could have written votes
+            # a run that writes history takes every vote anew, or history would understate the judges' noise;
+            # a change that can write to the cache could have forged votes
             read_cache=context.repeats is None and not scope.session.recording and not agents.exposed,
             sandboxes=agents.sandbox,
             may_lack=context.may_lack_credentials,
@@ -583,7 +584,7 @@ class Evaluation:
 
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
-        if scope.settings.baseline.store == "rerun":  # no record says which entries main has; the base's file does
+        if scope.settings.baseline.store == "rerun":  # no record lists main's entries; the base's file does
             known = scope.change.known.snapshot.accepted if scope.change.known else ()
             history = replace(history, pending=tuple(entry for entry in history.pending if entry not in known))
         if not scope.partial:
@@ -593,13 +594,13 @@ class Evaluation:
     def _orchestrator(
         self, scope: _Scope, head: AgentGroup, own: Plan, runner: AttemptRunner, gate: RunGate
     ) -> Orchestrator:
-        """Return what makes the attempts, and those the gate asks for. ``own``: the plan as the checkout has it."""
+        """Return the orchestrator of all attempts. ``own``: the checkout's own plan."""
         settings, context, base = scope.settings, self.context, scope.base
         part, joined = scope.part, scope.joined
         only = part.step if part else None
-        asks_gate = self._asks_gate(gate) and part is None
+        uses_gate = self._uses_gate(gate) and part is None
         rerun = settings.baseline.store == "rerun" and context.repeats is None
-        control = asks_gate or rerun or isinstance(only, RunControl)
+        control = uses_gate or rerun or isinstance(only, RunControl)
 
         async def open_base(names: frozenset[str]) -> AgentGroup:
             if isinstance(base, BaseUnavailable):
@@ -621,7 +622,7 @@ class Evaluation:
             scope.conditions,
             settings.max_time,
             stall_timeout(settings.stall_timeout, longest),
-            next_step=gate.next_step if asks_gate else None,
+            next_step=gate.next_step if uses_gate else None,
             base_agents=LazyBaseAgents(open_base, commit) if control else None,
             base_passes=max(PASSES, settings.repeats) if rerun else 0,
             only=only,
@@ -630,7 +631,7 @@ class Evaluation:
         )
 
     async def _conclude(self, scope: _Scope, measurement: Measurement) -> RunResult:
-        """Decide, add what the change does to the gate, and record a run of main."""
+        """Decide, apply the change's effect on the gate, and record a run of main."""
         result, session = self._measured(measurement), measurement.session
         if result.shard is not None:
             return result
@@ -644,7 +645,7 @@ class Evaluation:
         return decided
 
     def _measured(self, measurement: Measurement) -> RunResult:
-        """Return the result so far. Secrets are taken out before anything is decided or quoted from it."""
+        """Return the result so far. Secrets are removed before anything is decided or quoted."""
         seconds = time.monotonic() - self._began
         return self.context.redaction.value(measurement.result(self._started_at, seconds))
 
@@ -655,9 +656,9 @@ class Evaluation:
 def _select_affected(
     settings: Settings, found: Discovery, context: RunContext, checkout: CheckoutBase
 ) -> AffectedAgents:
-    """Leave out agents that the change does not affect, where they declare what they are made of."""
+    """Leave out agents that the change does not affect, if they declare their files."""
     job = context.job
-    # a baseline is whole, and of main every commit is run: later comparisons would miss a record
+    # a baseline must be complete, and every commit of main is run: later comparisons would miss a record
     if context.repeats is not None or not job.event.is_change:
         return AffectedAgents(found, settings)
     commits = checkout.exact_sha, checkout.head.sha if checkout.head else None
@@ -675,12 +676,12 @@ def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
 
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
-    """Find which eval files run against which agents. ``may_lack``: leave out those that are named and not there."""
+    """Match eval files with agents. ``may_lack``: skip named files that do not exist."""
     patterns = (*settings.evals, *(pattern for agent in settings.agents for pattern in agent.evals))
     columns = column_mappings(patterns)
 
     def app_names(path: Path) -> frozenset[str]:
-        if is_table(path) or path in columns:  # which name no agent, and can be long
+        if is_table(path) or path in columns:  # these name no agent, and can be long
             return frozenset()
         eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
         return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
@@ -690,7 +691,7 @@ def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, ma
 
 
 def names_of(plan: Plan) -> KnownNames:
-    """Return the names that an entry of accept.yaml can use."""
+    """Return the names that entries of accept.yaml may use."""
     return KnownNames(
         case={item.case.eval_id for planned in plan.sets for item in planned.cases},
         criterion={info.name for planned in plan.sets for info in planned.infos},

@@ -1,4 +1,4 @@
-"""Reads what the jobs of a matrix leave for each other: results of shards, and the file of a wave."""
+"""Read the files that jobs of a matrix exchange: results of shards, and the file of a wave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_FILES: Final = 10_000
 
 
 def read_shards(paths: Sequence[Path], workspace: Path) -> tuple[list[ShardResult], list[ShardProblem]]:
-    """Read every results.json in these files and folders, and name those that cannot be read.
+    """Read every results.json in these files and folders, and report those that cannot be read.
 
     Raises UsageError for a path that does not exist.
     """
