@@ -1,4 +1,4 @@
-"""The CI that a command runs in: ``CIS``, of which the first that is running is taken, otherwise none."""
+"""Detects the CI that a command runs in: the first of ``CIS`` that is running."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ CIS: Final[tuple[Ci, ...]] = (GitHubActions(), GitLab(), AzurePipelines(), Bitbu
 
 
 def detect(environ: Mapping[str, str]) -> Ci:
-    """The CI this process runs in."""
+    """Return the CI this process runs in; the base class ``Ci`` for a local run."""
     return next((ci for ci in CIS if ci.is_running(environ)), Ci())

@@ -1,4 +1,4 @@
-"""The port to CI: what a run is of, where its results are published, how its log is commanded."""
+"""The port to CI: what a run is of, where its results are published, which commands its log takes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """A pull or merge request. ``repository``: like "owner/name"; ``sign``: of its number."""
+    """A pull or merge request. ``repository``: like "owner/name"; ``sign``: the character before its number."""
 
     repository: str
     number: int
@@ -35,12 +35,12 @@ class ChangeRequest:
 class Job:
     """What CI says about a run.
 
-    ``change_request``: None where there is nothing to comment on. ``commit``: what the results are of, the head of a
-    pull request and not the merge commit that CI made of it. ``withheld``: why CI gives this run neither secrets nor
-    a token that writes; "" where it gives both. ``refusal``: why nothing may be run, unless asked for by name, with
-    ``hint`` what to do instead and ``warning`` what to print where it was asked for. ``key`` names the comment of this
-    run: workflow, job and ``leg`` of the matrix. ``definition``: the file that defines the job, its path in the
-    repository. ``url``: the page of this run. Numbers are 0 where CI does not give them.
+    ``change_request``: None if there is nothing to comment on. ``commit``: the commit the results belong to, for a
+    pull request its head and not CI's merge commit. ``withheld``: why CI gives this run neither secrets nor a token
+    that may write, or "". ``refusal``: why nothing may be run unless the user explicitly allows it; ``hint``: what to
+    do instead; ``warning``: what to print if it is allowed. ``key`` names the comment of this run: workflow, job and
+    matrix ``leg``. ``definition``: path of the file that defines the job, in the repository. ``url``: the page of
+    this run. Numbers are 0 if CI does not give them.
     """
 
     event: Event = field(default_factory=Event)
@@ -60,13 +60,13 @@ class Job:
 
     @property
     def may_lack_credentials(self) -> bool:
-        """Whether missing credentials may be intended: it is CI that gives those of a pull request."""
+        """Whether missing credentials may be intended: CI decides which ones a pull request gets."""
         return self.event.kind is EventKind.CHANGE
 
     def refuse(self, *, allowed: bool) -> str:
-        """Return the warning to print before anything is run, or "". Raises UsageError where nothing may be run.
+        """Return a warning to print before the run, or "". Raises UsageError if nothing may be run.
 
-        ``allowed``: the user asked by name for running it all the same.
+        ``allowed``: the user explicitly allowed the run.
         """
         if self.refusal and not allowed:
             raise UsageError(self.refusal, hint=self.hint)
@@ -74,25 +74,24 @@ class Job:
 
 
 class LogGroups(Protocol):
-    """Lines of a log that can be folded; neither text may hold more than one line."""
+    """Foldable groups of log lines; both methods return a single line."""
 
     def group(self, title: str) -> str:
-        """The line that begins them."""
+        """Return the line that begins a group."""
 
     def end_group(self) -> str:
-        """The line that ends them."""
+        """Return the line that ends it."""
 
 
 FindTargets = Callable[[Any], tuple[list[ChangeRequest], str]]
-"""Takes what ``Ci.connect`` returned; returns the open change requests that a run is of, or why there is none."""
+"""Takes the host from ``Ci.connect``; returns the open change requests of a run, and why there are none or ""."""
 
 
 class Ci:
-    """One CI. This class is none: a run on somebody's machine, which publishes files and an exit code.
+    """A CI system. The base class stands for a local run, which publishes only files and an exit code.
 
-    ``log_commands``: None where the log takes none, and jobs publish nothing themselves. ``log_groups``: None
-    where the log folds no lines. ``token_variable``: holds
-    the token to comment with; ``token_hint``: how a job gets it.
+    ``log_commands``: None if the log takes none; such jobs publish nothing themselves. ``log_groups``: None if the
+    log cannot fold lines. ``token_variable`` holds the token to comment with; ``token_hint``: how a job gets it.
     """
 
     log_commands: WorkflowCommands | None = None
@@ -101,15 +100,15 @@ class Ci:
     token_hint = ""
 
     def is_running(self, environ: Mapping[str, str]) -> bool:  # noqa: ARG002 - for those that are a CI
-        """Whether this process is part of one of its jobs."""
+        """Return whether this process runs in a job of this CI."""
         return False
 
     def job(self, environ: Mapping[str, str]) -> Job:  # noqa: ARG002 - as above
-        """The job of this process. Raises nothing: what cannot be read is left at its default."""
+        """Return the job of this process. Never raises: fields that cannot be read keep their defaults."""
         return Job()
 
     def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
-        """Give values to later steps. Returns what went wrong, or ""."""
+        """Pass values to later steps. Returns what went wrong, or ""."""
         return ""
 
     def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
@@ -117,7 +116,7 @@ class Ci:
         return ""
 
     def posted_run(self, environ: Mapping[str, str]) -> tuple[Job, FindTargets]:  # noqa: ARG002 - as above
-        """The run whose results this job is to post, and its targets. Raises UsageError where there is none."""
+        """Return the run whose results this job posts, and how to find its targets. Raises UsageError without one."""
         raise UsageError(
             "agent-eval post posts the results of an earlier run: it belongs on workflow_run of GitHub Actions or in a "
             "merge request pipeline of GitLab",
@@ -125,27 +124,27 @@ class Ci:
         )
 
     def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:  # noqa: ARG002 - as above
-        """The host of the change request. Raises UsageError where it takes no comments."""
+        """Connect to the host of the change request. Raises UsageError if we cannot comment there."""
         raise UsageError("comments are written on GitHub and GitLab only")
 
 
 def text_of(value: Any) -> str:
-    """The text; "" for everything else: variables and event files may hold anything."""
+    """Return a string as it is and "" for any other value: variables and event files are not trusted."""
     return value if isinstance(value, str) else ""
 
 
 def line_of(value: Any) -> str:
-    """A name on one line, of bounded length."""
+    """Return a name on one line, of bounded length; "" for any value that is not a string."""
     return " ".join(text_of(value).split())[:_NAME_LIMIT]
 
 
 def number_of(value: Any) -> int:
-    """A number from 1, or its digits; 0 for everything else."""
+    """Return a positive integer, also from its digits; 0 for any other value."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
         value = int(value)
     return value if type(value) is int and 0 < value < 10**_DIGITS else 0
 
 
 def sha_of(value: Any) -> str | None:
-    """A whole object name, or None: a text that is put into a command line must be nothing else."""
+    """Return a full commit SHA, or None: nothing else may get into a git command line."""
     return value if isinstance(value, str) and is_sha(value) else None

@@ -1,4 +1,4 @@
-"""The comment of a run: one per key, found by its first line, an HTML comment that no other text can forge."""
+"""The comment of a run: one per key, found by its first line, an HTML comment that untrusted text cannot forge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: Final = {"str": str, "int": int}
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Whose comment it is and of which run. Long values are cut.
+    """Identifies a comment and its run. Long values are cut.
 
     ``key`` names the job, or is the input comment-key. ``run`` is the number of the run, ``run_id`` its id (0:
     unknown). ``outcome`` is the verdict, ``state`` what the mode ``changes`` compares.
@@ -40,10 +40,9 @@ class Marker:
                 object.__setattr__(self, name, value[:_LONGEST_VALUE])
 
     def is_newer_than(self, other: Marker) -> bool:
-        """Whether this is of a later run, or of a later attempt of the same run.
+        """Return whether this is a later run, or a later attempt of the same run.
 
-        Run numbers begin again at 1 when a workflow's file is renamed, run ids never do: where both are known
-        they have to agree.
+        Run numbers restart at 1 when a workflow file is renamed; run ids never do. If both are known, they must agree.
         """
         if self.run_id and self.run_id == other.run_id:
             return self.attempt > other.attempt
@@ -53,7 +52,7 @@ class Marker:
 
 
 def add_marker(marker: Marker, text: str) -> str:
-    """The comment: the marker's line, then ``text``, in which no other marker is left."""
+    """Return the comment: the marker's line, then ``text`` with any other markers escaped."""
     kept = {name: value for name, value in asdict(marker).items() if name == "key" or value not in ("", 0)}
     line = json.dumps(kept, separators=(",", ":"))
     for character in "<>-":  # nothing may end the HTML comment
@@ -62,24 +61,24 @@ def add_marker(marker: Marker, text: str) -> str:
 
 
 def read_marker(body: str | None) -> Marker | None:
-    """The marker of a comment of ours; None for any other comment."""
+    """Return the marker of one of our comments; None for any other comment."""
     found = _MARKER.fullmatch((body or "").partition("\n")[0].strip())
     try:
         values: dict[str, Any] = json.loads(found[1]) if found else {}
     except ValueError:
         return None
-    # a comment can be edited by hand, and by later versions
+    # people and later versions may have edited the comment
     known = {f.name: values[f.name] for f in fields(Marker) if type(values.get(f.name)) is _TYPES[str(f.type)]}
     return Marker(**known) if "key" in known else None
 
 
 def escape_markers(text: str) -> str:
-    """``text`` without markers of ours: what an agent says stands in code blocks as it is."""
+    """Escape our markers in ``text``, since code blocks quote agents verbatim."""
     return _FORGED.sub("<!\N{ZERO WIDTH SPACE}--", text)
 
 
 BUDGETS: Final = (65_000, 48_000, 32_000, 16_000, 8_000)
-"""Bytes, the next after each "too long": GitHub names 65,536 characters and does not say how it counts them."""
+"""Bytes, tried in turn after each "too long": GitHub's limit is 65,536 characters, undocumented how it counts them."""
 _PATIENCE: Final = 120.0
 _PAUSE: Final = (0.3, 0.9)
 _MOST_WRITES: Final = 5
@@ -88,9 +87,9 @@ _QUIET: Final = frozenset({"pass", "collecting"})
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of a comment. ``note``: one sentence for the log, or ""; ``url``: the comment's.
+    """The result of publishing a comment. ``note``: one sentence for the log, or ""; ``url``: the comment's.
 
-    ``written``: whether anything on the host was changed. ``ok`` is False when the note is a warning.
+    ``written``: whether anything changed on the host. ``ok``: False if the note is a warning.
     """
 
     note: str = ""
@@ -102,10 +101,10 @@ class Published:
 def publish(
     host: CommentHost, target: ChangeRequest, marker: Marker, render: Callable[[int], str], mode: str = "update"
 ) -> Published:
-    """Write the comment on the change request. Never raises: a comment that fails is a warning.
+    """Write the comment on the change request. Never raises: a failure becomes a warning in the result.
 
-    ``render`` returns its text, without the marker, in at most so many bytes of UTF-8. ``mode``: update, recreate,
-    changes or off, as in docs/comment.md.
+    ``render`` returns the text without the marker, in at most the given number of bytes of UTF-8. ``mode``: update,
+    recreate, changes or off, as in docs/comment.md.
     """
     if mode == "off":
         return Published()
@@ -115,14 +114,14 @@ def publish(
     except ApiError as error:
         advice = host.advice.get(error.kind)
         why = f"{error}. {advice}" if advice else str(error)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a comment, the verdict stands
+    except Exception as error:  # noqa: BLE001 - a failed comment must not change the verdict
         why = f"{type(error).__name__}: {error}"[:500]
     return Published(f"no comment on {target}: {why}", writer.url, writer.written is not None, ok=False)
 
 
 @dataclass
 class _CommentWriter:
-    """Writes one comment. ``written``: the comment as it was written last."""
+    """Writes one comment. ``written``: the comment as last written."""
 
     host: CommentHost
     target: ChangeRequest
@@ -136,7 +135,7 @@ class _CommentWriter:
     _writes: int = 0
 
     def run(self) -> Published:
-        """Look and write until there is exactly our comment."""
+        """Read and write until the host has exactly one comment with our key, and it is ours."""
         clock = self.host.clock
         ends, failed = clock.now() + _PATIENCE, 0
         while True:
@@ -150,7 +149,7 @@ class _CommentWriter:
                 if error.kind is ApiErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
                     self._budget += 1
                     continue
-                # a comment that is gone is looked for anew; a change request that is not there is not
+                # if the comment is gone, search again; if the change request is missing, give up
                 gone = error.kind is ApiErrorKind.MISSING and bool(self.url)
                 if not gone and error.kind not in TEMPORARY:
                     raise
@@ -161,12 +160,12 @@ class _CommentWriter:
             clock.sleep(pause)
 
     def _find(self) -> list[tuple[Comment, Marker]]:
-        """Our comments under this key, oldest first; when recreating, the one of this run first."""
+        """Return our comments with this key, oldest first; when recreating, this run's comment first."""
         if self._viewer is None:
             self._viewer = self.host.viewer()
         listed = self.host.comments(self.target)
         if self.written is not None and all(comment.id != self.written.id for comment in listed):
-            try:  # the list may be behind; without our comment in it we would write a second
+            try:  # the list may be stale; if it lacked our comment, we would write a second one
                 listed.append(self.host.comment(self.target, self.written.id))
             except ApiError as error:
                 if error.kind is not ApiErrorKind.MISSING:
@@ -178,7 +177,7 @@ class _CommentWriter:
         return found
 
     def _result(self, found: list[tuple[Comment, Marker]]) -> Published | None:
-        """How it ended; None while there is something to write."""
+        """Return the final result; None while there is something to write."""
         newest = next((marker for _, marker in found if marker.is_newer_than(self.marker)), None)
         if newest is not None:
             which = f"run {newest.run}" + (f" (attempt {newest.attempt})" if newest.attempt > 1 else "")
@@ -201,7 +200,7 @@ class _CommentWriter:
         return None
 
     def _write(self, found: list[tuple[Comment, Marker]]) -> None:
-        """Create or edit the comment, and remove every other of its key."""
+        """Create or edit the comment, and delete all others with its key."""
         self._writes += 1
         stays = found[0][0] if found and not self._must_recreate(found[0][1]) else None
         room = BUDGETS[self._budget] - len(add_marker(self.marker, "").encode())
@@ -213,7 +212,7 @@ class _CommentWriter:
         else:
             made = stays
         self.url, self.written = made.url, made
-        self._viewer = made.author or self._viewer  # who wrote it is who we are, whatever was said before
+        self._viewer = made.author or self._viewer  # our own comment's author is more reliable than the viewer query
         for other, _ in found:
             if other.id != made.id:
                 self.host.delete_comment(self.target, other.id)

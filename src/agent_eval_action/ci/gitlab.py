@@ -1,4 +1,4 @@
-"""GitLab's API as far as a comment needs it, which is a note of a merge request; the pipeline that is posted."""
+"""The part of GitLab's API that comments (notes of a merge request) need, and the pipeline whose results are posted."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class GitLabNotes(CommentHost):
         super().__init__(url, {"PRIVATE-TOKEN": token}, ca_bundle, clock)
 
     def viewer(self) -> Account:
-        """Whose token this is; a project's token has a user of its own."""
+        """Return the token's user; a project token has a user of its own."""
         return self.read(Account, "GET", f"{self.url}/user", "say whose token this is")
 
     def is_open_at(self, target: ChangeRequest, head_sha: str) -> bool:
-        """Whether the merge request is open and has this head."""
+        """Return whether the merge request is open with this head."""
         found = self.read(dict[str, Any], "GET", self._url(target), f"read the merge request {target}")
         return (found.get("state"), found.get("sha")) == ("opened", head_sha)
 
@@ -44,7 +44,7 @@ class GitLabNotes(CommentHost):
         return f"{self._url(target)}/notes"
 
     def escape(self, text: str) -> str:
-        """The text with every quick action in it broken by a character that shows nothing."""
+        """Disarm quick actions in ``text`` with an invisible character."""
         return _QUICK_ACTION.sub("\\1\N{ZERO WIDTH SPACE}", text)
 
     def _url(self, target: ChangeRequest) -> str:
@@ -52,7 +52,7 @@ class GitLabNotes(CommentHost):
 
 
 def read_posted_run(job: Job) -> tuple[Job, FindTargets]:
-    """The pipeline this job is in: an earlier job of it made the results. Raises UsageError where it has no target."""
+    """Return this job's pipeline, an earlier job of which made the results. Raises UsageError without a target."""
     target, head_sha = job.change_request, job.commit
     if target is None or not head_sha:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The host of a comment: the REST API of GitHub or GitLab, with its retries, rate limits and pages."""
+"""A client for the REST API of GitHub or GitLab, with retries, rate limits and pagination."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agent_eval_action import __version__
 from agent_eval_action.ci.base import ChangeRequest
 
 WRITE_GAP: Final = 1.0
-"""Seconds between two writes: GitHub asks for no less, or its secondary limits strike."""
+"""Seconds between two writes; faster writes hit GitHub's secondary rate limits."""
 _DEADLINE: Final = 90.0
-_SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
+_SECONDARY: Final = 60.0  # GitHub's advice for answers without a wait of their own
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 16.0
 _TIMEOUT: Final = 20.0
 _MOST_PAGES: Final = 300
-"""30,000 comments: no host shows a conversation that long, and a server that links in circles ends somewhere."""
+"""30,000 comments, more than any conversation has; ends the loop if a server's page links form a circle."""
 _MESSAGE_LIMIT: Final = 300
 _BOT: Final = "[bot]"
 
@@ -36,15 +36,15 @@ T = TypeVar("T")
 class ApiErrorKind(enum.StrEnum):
     """Why a call failed."""
 
-    TOKEN = "token"  # noqa: S105 - a kind: 401, the token is none
-    PERMISSION = "permission"  # 403 that no waiting changes
-    LOCKED = "locked"  # 403: the conversation takes no comments
-    LIMITED = "limited"  # 403 or 429 for too many requests, for longer than we may wait
+    TOKEN = "token"  # noqa: S105 - a kind: 401, the token is invalid
+    PERMISSION = "permission"  # 403 for a lack of rights
+    LOCKED = "locked"  # 403: the conversation is locked
+    LIMITED = "limited"  # 403 or 429: rate limited for longer than we may wait
     MISSING = "missing"  # 404, 410: not there, or hidden from this token
     TOO_LONG = "too_long"  # 422: the body is over the limit
-    INVALID = "invalid"  # any other answer of 4xx
+    INVALID = "invalid"  # any other 4xx
     UNAVAILABLE = "unavailable"  # 5xx, or no connection
-    ANSWER = "answer"  # an answer that is not what was asked for
+    ANSWER = "answer"  # an unexpected answer
 
 
 _KINDS: Final[Mapping[int, ApiErrorKind]] = {
@@ -58,7 +58,7 @@ TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
 
 @dataclass
 class ApiError(Exception):
-    """A call that failed. ``message`` is one sentence; ``wait``: seconds that the host asks to wait, where it does."""
+    """A failed call. ``message`` is one sentence; ``wait``: seconds that the host asks to wait, or None."""
 
     kind: ApiErrorKind
     message: str
@@ -69,13 +69,13 @@ class ApiError(Exception):
 
 
 class Account(BaseModel):
-    """Who wrote a comment, or whose token it is."""
+    """The author of a comment, or the user of a token."""
 
     login: str = Field(validation_alias=AliasChoices("login", "username", AliasPath("data", "viewer", "login")))
     id: int | None = Field(None, validation_alias=AliasChoices("id", AliasPath("data", "viewer", "databaseId")))
 
     def is_same(self, other: Account | None) -> bool:
-        """Compare by id where both have one, else by login. GraphQL may leave out an app's ``[bot]``, REST never."""
+        """Compare ids if both have one, else logins. GraphQL may omit the ``[bot]`` of an app's login, REST never."""
         if other is None:
             return False
         if self.id is not None and other.id is not None:
@@ -84,7 +84,7 @@ class Account(BaseModel):
 
 
 class Comment(BaseModel):
-    """A comment on a change request; ``author`` is None when the account is gone."""
+    """A comment on a change request; ``author`` is None if the account was deleted."""
 
     id: int
     body: str | None = None
@@ -94,7 +94,7 @@ class Comment(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as the caller has it: ``now`` only ever grows, ``wall`` is the date in seconds."""
+    """A replaceable clock: ``now`` is monotonic, ``wall`` is the time since the epoch, both in seconds."""
 
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -104,16 +104,15 @@ class Clock:
 class CommentHost:
     """The API of one host with one token. Every method raises ApiError and nothing else.
 
-    ``deadline``: the longest all tries of one call may take together, in seconds. Proxies are httpx's business:
-    HTTPS_PROXY, NO_PROXY.
+    ``deadline``: seconds that all tries of one call may take together. httpx handles proxies (HTTPS_PROXY, NO_PROXY).
     """
 
     name: ClassVar[str]
     edit_verb: ClassVar[str]
     order: ClassVar[Mapping[str, str]] = {}
-    """Parameters that list comments with the oldest first."""
+    """Query parameters that list comments oldest first."""
     advice: ClassVar[Mapping[ApiErrorKind, str]]
-    """What to do about a comment that was refused, by the kind of the error."""
+    """What the user can do about a refused comment, by kind of error."""
 
     def __init__(self, url: str, headers: Mapping[str, str], ca_bundle: Path | None, clock: Clock | None) -> None:
         self.url = url
@@ -125,41 +124,41 @@ class CommentHost:
         self._written: float | None = None
 
     def viewer(self) -> Account:
-        """Whose token this is."""
+        """Return the token's user."""
         raise NotImplementedError
 
     def comments_url(self, target: ChangeRequest) -> str:
-        """The address of all comments on a change request."""
+        """Return the URL of all comments on a change request."""
         raise NotImplementedError
 
     def comment_url(self, target: ChangeRequest, number: int) -> str:
-        """The address of one comment."""
+        """Return the URL of one comment."""
         return f"{self.comments_url(target)}/{number}"
 
     def escape(self, text: str) -> str:
-        """The text of a comment without what the host would execute."""
+        """Disarm what the host would execute in a comment's text."""
         return text
 
     def comments(self, target: ChangeRequest) -> list[Comment]:
-        """All comments over all pages, oldest first."""
+        """Return the comments of all pages, oldest first."""
         return self.read_pages(Comment, self.comments_url(target), f"list the comments of {target}", self.order)
 
     def comment(self, target: ChangeRequest, number: int) -> Comment:
-        """One comment, as it is now."""
+        """Return the current state of one comment."""
         return self.read(Comment, "GET", self.comment_url(target, number), f"read comment {number} of {target}")
 
     def create_comment(self, target: ChangeRequest, body: str) -> Comment:
-        """Write a comment. It is never tried again: it may have been written, so look first."""
+        """Write a comment. Never retries: the comment may exist already, so the caller looks first."""
         url, what = self.comments_url(target), f"comment on {target}"
         return self.read(Comment, "POST", url, what, once=True, json={"body": self.escape(body)})
 
     def update_comment(self, target: ChangeRequest, number: int, body: str) -> Comment:
-        """Replace a comment's text. It is never tried again: another job may have written meanwhile."""
+        """Replace a comment's text. Never retries: another job may have written in the meantime."""
         url, what = self.comment_url(target, number), f"edit comment {number} on {target}"
         return self.read(Comment, self.edit_verb, url, what, once=True, json={"body": self.escape(body)})
 
     def delete_comment(self, target: ChangeRequest, number: int) -> None:
-        """Remove a comment; one that is gone already is no error."""
+        """Delete a comment; it may be gone already."""
         try:
             self.request("DELETE", self.comment_url(target, number), f"delete comment {number} on {target}")
         except ApiError as error:
@@ -173,11 +172,11 @@ class CommentHost:
             self._client = None
 
     def read(self, kind: type[T], verb: str, url: str, what: str, **content: Any) -> T:
-        """Send, and return the object that is answered; the arguments are those of ``request``."""
+        """Send a request and return the answer as ``kind``; for the other arguments see ``request``."""
         return self._validate(kind, self.request(verb, url, what, **content), what)
 
     def read_pages(self, kind: type[T], url: str, what: str, params: Mapping[str, str]) -> list[T]:
-        """Every item of every page."""
+        """Return the items of all pages."""
         query: dict[str, str] | None = {**params, "per_page": "100"}
         items: list[T] = []
         for _ in range(_MOST_PAGES):
@@ -186,18 +185,18 @@ class CommentHost:
             url, query = response.links.get("next", {}).get("url", ""), None
             if not url:
                 return items
-            if not url.startswith(f"{self.url}/"):  # the token goes nowhere else
+            if not url.startswith(f"{self.url}/"):  # never send the token to another server
                 raise self._unexpected(what, "the next page is on another server")
         raise self._unexpected(what, f"there are more than {_MOST_PAGES} pages")
 
     def request(
         self, verb: str, url: str, what: str, *, once: bool = False, paced: bool = True, **content: Any
     ) -> httpx.Response:
-        """Send, and return the response of status 2xx.
+        """Send a request and return its 2xx response. Raises ApiError.
 
-        ``what`` is the call in words: "list the comments of org/repo#7". 5xx, lost connections and rate limits are
-        tried again as long as the waits end before the deadline; with ``once`` nothing is, for a call that must be
-        reconsidered before it is made again. ``paced``: False for a read by POST. Raises ApiError.
+        ``what`` describes the call: "list the comments of org/repo#7". Retries 5xx, lost connections and rate limits
+        while the waits end before the deadline. ``once``: never retry, because the caller must look first. ``paced``:
+        False for a POST that only reads.
         """
         began, tries = self.clock.now(), 0
         while True:
@@ -226,7 +225,7 @@ class CommentHost:
             message = f"{self.name} could not be asked to {what}: {error or type(error).__name__}"
             raise ApiError(ApiErrorKind.UNAVAILABLE, message) from error
         if not response.is_success:
-            raise self._refused(response, what)
+            raise self._api_error(response, what)
         return response
 
     def _open(self) -> httpx.Client:
@@ -254,7 +253,7 @@ class CommentHost:
     def _unexpected(self, what: str, why: str) -> ApiError:
         return ApiError(ApiErrorKind.ANSWER, f"{self.name} did not {what}: {why}")
 
-    def _refused(self, response: httpx.Response, what: str) -> ApiError:
+    def _api_error(self, response: httpx.Response, what: str) -> ApiError:
         status, message = response.status_code, _error_message(response)
         other = ApiErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiErrorKind.INVALID
         kind = _KINDS.get(status, other)
@@ -270,12 +269,12 @@ class CommentHost:
 
 
 def pause_before(tries: int) -> float:
-    """Seconds before the next try, after so many that failed."""
+    """Return the seconds to wait after ``tries`` failures."""
     return float(min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE) * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
 
 
 def _error_message(response: httpx.Response) -> str:
-    """The message of a refusal and those of its errors, on one line."""
+    """Return the messages of an error response on one line."""
     try:
         body = response.json()
     except ValueError:
@@ -291,7 +290,7 @@ def _error_message(response: httpx.Response) -> str:
 
 
 def _wait_asked_for(response: httpx.Response, message: str, wall: float) -> float | None:
-    """Seconds the host asks to wait; None when it refused for another reason.
+    """Return the seconds that the host asks to wait; None if the response is not about a rate limit.
 
     Source: docs.github.com, "Best practices for using the REST API", handling rate limit errors; GitLab answers 429
     with Retry-After (docs.gitlab.com, "Rate limits").

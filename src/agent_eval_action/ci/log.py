@@ -1,4 +1,4 @@
-"""The log of a job: streams in which untrusted text is no command of a CI.
+"""Streams for a job's log that keep untrusted text from being read as CI commands.
 
 GitHub's runner reads stdout and stderr line by line, and a lone CR starts a new line. ``::name::`` after blanks is a
 command; so is the old ``##[name]``, anywhere in a line (actions/runner, ActionCommand.cs). Azure's agent looks for
@@ -16,22 +16,22 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 _LONGEST: Final = 1 << 20
-"""Characters of a line that is held back until its end comes; what is longer is ended."""
+"""Characters that are buffered while a line is incomplete; a longer line is broken here."""
 _COMMAND: Final = re.compile(r"(?m)^\s*:(?=:)|#(?=#(?:[A-Za-z]+)?\[)")
 _BREAK: Final = re.compile(r"\r\n?")
 
 
 def neutralize(text: str) -> str:
-    """``text`` with every command in it broken by a character that shows nothing; a CR becomes a new line.
+    """Break every CI command in ``text`` with an invisible character; a CR becomes a new line.
 
-    Nothing else of it changes: ``reports.escaping`` removes control characters.
+    Leaves control characters, which ``reports.escaping`` removes.
     """
-    # the zero-width space shows nothing, and the runner does not trim it
+    # the zero-width space is invisible, and the runner does not trim it
     return _COMMAND.sub("\\g<0>\N{ZERO WIDTH SPACE}", _BREAK.sub("\n", text))
 
 
 class GuardedStream(io.TextIOBase):
-    """A text stream whose lines cannot be commands. A line is written when it is complete, or at the end."""
+    """A text stream whose lines cannot be commands. Lines are written once they are complete, or at the end."""
 
     def __init__(self, under: TextIO, redact: Callable[[str], str]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class GuardedStream(io.TextIOBase):
         return self._under.fileno()
 
     def write(self, text: str, /) -> int:
-        """Take text; complete lines of it are written."""
+        """Buffer text and write its complete lines."""
         with self._lock:
             self._held += text.replace("\r\n", "\n").replace("\r", "\n")
             whole, ended, rest = self._held.rpartition("\n")
@@ -70,21 +70,21 @@ class GuardedStream(io.TextIOBase):
         return len(text)
 
     def command(self, line: str) -> None:
-        """Write a line as it is: a command of ours."""
+        """Write one of our own commands, unescaped."""
         with self._lock:
             self.end_line()
             self._write(f"{line}\n")
             self._under.flush()
 
     def end_line(self) -> None:
-        """Write what was held back, as a line of its own."""
+        """Write the buffered text as a line."""
         with self._lock:
             held, self._held = self._held, ""
             if held:
                 self._put(f"{held}\n")
 
     def flush(self) -> None:
-        """Flush the stream below; a line without its end stays held back, for more may come."""
+        """Flush the underlying stream; an incomplete line stays buffered."""
         if not self.closed:
             self._under.flush()
 
@@ -97,7 +97,7 @@ class GuardedStream(io.TextIOBase):
 
 
 def is_log(stream: TextIO) -> bool:
-    """Whether a stream may end in a log: a file that a step redirects to is data, and no runner reads it."""
+    """Return whether a stream may be a CI log; a file that a step redirects to is data, which no runner reads."""
     try:
         return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""GitLab, Azure Pipelines, Bitbucket Pipelines and Jenkins: what their variables say a run is of.
+"""GitLab, Azure Pipelines, Bitbucket Pipelines and Jenkins: reads from their variables what a run is of.
 
-They are used through files and the exit code; only ``agent-eval post`` publishes, on GitLab.
+Runs publish only files and an exit code; ``agent-eval post`` comments on GitLab.
 
-The base of a change is never taken from what a variable says of it, nor from a parent of a merge whose order is not
-known: Jenkins and Bitbucket merge the base into the change. It is the merge base with the branch the change is for.
+The base of a change is the merge base with its target branch. Variables are not trusted for it, nor are the parents
+of a merge commit, whose order varies: Jenkins and Bitbucket merge the base into the change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 
 class GitLabSections:
-    """Sections of a job's log, folded at first: docs.gitlab.com, "Job logs", "Custom collapsible sections"."""
+    """Initially folded sections of a job's log: docs.gitlab.com, "Job logs", "Custom collapsible sections"."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -49,7 +49,7 @@ class GitLabSections:
 
 
 class GitLab(Ci):
-    """A job of GitLab CI/CD. A merge request's is of its head, or of a merge into the target branch."""
+    """A job of GitLab CI/CD. For a merge request it tests the head, or a merge into the target branch."""
 
     log_groups = GitLabSections()
     token_variable = "GITLAB_TOKEN"  # noqa: S105 - a name
@@ -59,10 +59,10 @@ class GitLab(Ci):
         return environ.get("GITLAB_CI") == "true"
 
     def job(self, environ: Mapping[str, str]) -> Job:
-        """The job: docs.gitlab.com, "Predefined CI/CD variables".
+        """Return the job. Source: docs.gitlab.com, "Predefined CI/CD variables".
 
-        CI_MERGE_REQUEST_DIFF_BASE_SHA is not used: it stays as it was when the target branch of a merge request is
-        changed (gitlab-org/gitlab#442031), so that a change could choose the commit it is compared with.
+        Ignores CI_MERGE_REQUEST_DIFF_BASE_SHA: it is not updated when the target branch of a merge request changes
+        (gitlab-org/gitlab#442031), so a change could choose the commit it is compared with.
         """
         iid = number_of(environ.get("CI_MERGE_REQUEST_IID"))
         target = environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "")
@@ -114,7 +114,7 @@ class AzurePipelines(Ci):
         return environ.get("TF_BUILD", "").lower() == "true"
 
     def job(self, environ: Mapping[str, str]) -> Job:
-        """The job: learn.microsoft.com, "Use predefined variables"."""
+        """Return the job. Source: learn.microsoft.com, "Use predefined variables"."""
         names = ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID")
         number = next(filter(None, (number_of(environ.get(name)) for name in names)), 0)
         reason, repository = environ.get("BUILD_REASON", ""), environ.get("BUILD_REPOSITORY_NAME", "")
@@ -141,7 +141,7 @@ class BitbucketPipelines(Ci):
         return bool(environ.get("BITBUCKET_BUILD_NUMBER"))
 
     def job(self, environ: Mapping[str, str]) -> Job:
-        """The job: support.atlassian.com, "Variables and secrets"."""
+        """Return the job. Source: support.atlassian.com, "Variables and secrets"."""
         number, sha = number_of(environ.get("BITBUCKET_PR_ID")), sha_of(environ.get("BITBUCKET_COMMIT"))
         target, branch = environ.get("BITBUCKET_PR_DESTINATION_BRANCH", ""), environ.get("BITBUCKET_BRANCH", "")
         is_change = bool(number or target)
@@ -160,13 +160,13 @@ class BitbucketPipelines(Ci):
 
 
 class Jenkins(Ci):
-    """A multibranch job of Jenkins. For a change it tests the head, or a merge of the target into it."""
+    """A multibranch job of Jenkins. For a change it tests the head, or a merge of the target into the head."""
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
         return bool(environ.get("JENKINS_URL") and environ.get("JOB_NAME"))
 
     def job(self, environ: Mapping[str, str]) -> Job:
-        """The job: ``env-vars.html`` of any Jenkins with the plugin Branch API."""
+        """Return the job. Source: ``env-vars.html`` of any Jenkins with the Branch API plugin."""
         number, sha = number_of(environ.get("CHANGE_ID")), sha_of(environ.get("GIT_COMMIT"))
         branch, target = environ.get("BRANCH_NAME", ""), environ.get("CHANGE_TARGET", "")
         is_change = bool(environ.get("CHANGE_ID") or target)

@@ -1,4 +1,4 @@
-"""GitHub Actions: a step's job, its log, the runner's files for its outputs and its summary."""
+"""GitHub Actions: the job, log commands, and the runner's files for outputs and the summary."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PROPERTY: Final = {**_DATA, ":": "%3A", ",": "%2C"}
 _NAME: Final = re.compile(r"[a-z][a-z-]*")
 _VALUE_LIMIT: Final = 50_000  # all outputs of a job share about 500,000 characters
 SUMMARY_LIMIT: Final = 1_048_576
-"""Bytes of a step's file; what is larger by one is dropped whole by the runner."""
+"""Bytes of a step's summary; the runner drops a larger one entirely."""
 _SPARE: Final = 32_768
-"""Left for what else of the same step writes to the file after us."""
+"""Bytes left for other writers of the same step."""
 _LEAST: Final = 2_000
 
 
 def command(name: str, message: str = "", **properties: str | int | None) -> str:
-    """``::name key=value,…::message`` on one line, whatever the values hold; empty properties are left out."""
+    """Return ``::name key=value,…::message`` on one line, with all values escaped and empty properties omitted."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no command")
     given = {key: str(value) for key, value in properties.items() if value not in (None, "")}
@@ -38,28 +38,28 @@ def command(name: str, message: str = "", **properties: str | int | None) -> str
 
 
 class WorkflowCommands:
-    """Lines that command the log of a step; each carries any text."""
+    """Commands for the log of a step; they take any text."""
 
     def mask(self, secret: str) -> str:
-        """Replace a text in everything that follows."""
+        """Mask a text in all later output."""
         return command("add-mask", secret)
 
     def group(self, title: str) -> str:
-        """Begin lines that can be folded."""
+        """Begin a foldable group."""
         return command("group", title)
 
     def end_group(self) -> str:
         return command("endgroup")
 
     def annotation(self, remark: Annotation) -> str:
-        """Show a remark at its place."""
-        # the runner looks for the old form only where the new one is none; it is broken all the same
+        """Show an annotation at its file and line."""
+        # the runner reads old-style commands only in lines without a new-style one; disarm them all the same
         message, title = neutralize(remark.message), neutralize(remark.title)
         return command(remark.level, message, file=remark.path, line=remark.line, title=title)
 
 
 def _escape(value: str, table: Mapping[str, str]) -> str:
-    encodable = value.encode("utf-8", "replace").decode()  # a lone surrogate would end the stream it is written to
+    encodable = value.encode("utf-8", "replace").decode()  # a lone surrogate would break the stream
     return "".join(table.get(char, char) for char in encodable)
 
 
@@ -77,7 +77,7 @@ class GitHubActions(Ci):
         return event.read_job(environ, event.read_payload(environ))
 
     def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:
-        """Append to the file GITHUB_OUTPUT names, between random delimiters, so that no value can forge another."""
+        """Append to the file in GITHUB_OUTPUT, with random delimiters, so that no value can forge another."""
         lines: list[str] = []
         for name, value in values.items():
             delimiter = f"agent-eval-{secrets.token_hex(16)}"
@@ -91,7 +91,7 @@ class GitHubActions(Ci):
         return ""
 
     def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:
-        """Append to the file GITHUB_STEP_SUMMARY names what ``render`` makes of the bytes that are left."""
+        """Append to the file in GITHUB_STEP_SUMMARY; ``render`` gets the number of bytes left."""
         if not (target := environ.get("GITHUB_STEP_SUMMARY")):
             return ""
         path = Path(target)
@@ -117,7 +117,7 @@ class GitHubActions(Ci):
 
 
 def append(path: Path, text: str) -> None:
-    """Append to one of the runner's files: whole, or as it was. Half an entry would fail the step. Raises OSError."""
+    """Append all of ``text`` to one of the runner's files, or nothing: half an entry fails the step. Raises OSError."""
     data = text.encode("utf-8", "backslashreplace")
     with path.open("ab", buffering=0) as file:
         before = file.tell()

@@ -1,4 +1,4 @@
-"""GitHub's API as far as a comment needs it, and the earlier run of a workflow_run, whose event is trusted."""
+"""The part of GitHub's API that comments need, and the run whose results are posted, from its trusted event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
 class Pull(BaseModel):
-    """A pull request; ``head_repository`` is None when a fork was deleted."""
+    """A pull request; ``head_repository`` is None if the fork was deleted."""
 
     number: int
     state: str = ""
@@ -47,7 +47,7 @@ class GitHubClient(CommentHost):
         self, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
     ) -> None:
         url = environ.get("GITHUB_API_URL", "").rstrip("/") or _PUBLIC
-        # an Enterprise Server has its REST at /api/v3 and GraphQL beside it
+        # an Enterprise Server has REST at /api/v3 and GraphQL at /api/graphql
         self.graphql = environ.get("GITHUB_GRAPHQL_URL", "").rstrip("/") or f"{url.removesuffix('/v3')}/graphql"
         headers = {
             "Authorization": f"Bearer {token}",
@@ -57,9 +57,9 @@ class GitHubClient(CommentHost):
         super().__init__(url, headers, ca_bundle, clock)
 
     def viewer(self) -> Account:
-        """Whose token this is: REST's ``/user`` is closed to the tokens of jobs and apps, GraphQL's viewer is not.
+        """Return the token's user, from GraphQL: REST refuses ``/user`` to the tokens of jobs and apps.
 
-        Where GraphQL does not say, it is taken for a job's own.
+        If GraphQL does not answer, assumes a job's own token.
         """
         query = {"query": "query { viewer { login databaseId } }"}
         try:
@@ -88,9 +88,9 @@ class GitHubClient(CommentHost):
 
 
 def read_posted_run(environ: Mapping[str, str], payload: Any) -> tuple[Job, FindTargets]:
-    """The run whose results are posted: the one before, on workflow_run, or this one on its pull request.
+    """Return the run whose results are posted: on workflow_run the triggering run, on a pull request this one.
 
-    Raises UsageError where the event is another one, or does not name its run.
+    Raises UsageError for any other event, or if the event does not name its run.
     """
     event_name = environ.get("GITHUB_EVENT_NAME", "")
     own = read_job(environ, payload)
@@ -110,8 +110,8 @@ def read_posted_run(environ: Mapping[str, str], payload: Any) -> tuple[Job, Find
         raise UsageError("the event does not say which run it is of", hint="GITHUB_EVENT_PATH names its payload")
 
     def find_targets(host: GitHubClient) -> tuple[list[ChangeRequest], str]:
-        # By commit GitHub finds none for forks; by owner and branch it does, and more than is meant: the same branch
-        # may have moved on, or a repository of the same owner may have one of that name.
+        # GitHub's search by commit does not find pull requests of forks. The search by owner and branch does, but may
+        # find too many: the branch may have moved on, or another repository of the owner may have one of that name.
         event, branch = text_of(value_at(run, "event")), text_of(value_at(run, "head_branch"))
         owner = text_of(value_at(run, "head_repository", "owner", "login"))
         if event != "pull_request":

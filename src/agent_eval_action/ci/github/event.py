@@ -1,6 +1,6 @@
-"""What GitHub says about a job: one pure function of its environment and its event's payload.
+"""Reads a GitHub job from its environment and its event's payload.
 
-The table of docs/events.md describes this function; a test per row holds them together.
+The table in docs/events.md describes ``read_job``; a test for each row keeps them consistent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FOREIGN_RUN_HINT: Final = (
 
 
 def read_payload(environ: Mapping[str, str]) -> Any:
-    """The event's file as JSON; None where it cannot be read."""
+    """Return the event's payload; None if it cannot be read."""
     from agent_eval_action.diagnostics.reader import Source
 
     path = environ.get("GITHUB_EVENT_PATH", "")
@@ -67,14 +67,14 @@ def read_payload(environ: Mapping[str, str]) -> Any:
 
 
 def value_at(value: Any, *keys: str) -> Any:
-    """What lies under these keys; None where a step is missing or is no object."""
+    """Return the value at this path of keys; None if a key is missing or a value on the way is not an object."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def read_event(environ: Mapping[str, str], payload: Any) -> Event:
-    """The part of the event that git needs. ``payload`` may be anything."""
+    """Return the part of the event that git needs. ``payload`` may be any value."""
     pull, group = value_at(payload, "pull_request"), value_at(payload, "merge_group")
     name = environ.get("GITHUB_EVENT_NAME", "")
     kind = _KINDS.get(name, EventKind.OTHER)
@@ -90,7 +90,7 @@ def read_event(environ: Mapping[str, str], payload: Any) -> Event:
         base_ref=base_ref,
         base_sha=sha_of(value_at(group, "base_sha") if queued else value_at(pull, "base", "sha")),
         head_sha=sha_of(value_at(group, "head_sha") if queued else value_at(pull, "head", "sha")),
-        # of a deleted fork there is no repository any more
+        # the repository of a deleted fork is null
         fork=bool(pull) and base_repo != head_repo,
         keeps_branch=True,
         clone_hint="actions/checkout: fetch-depth: {}",
@@ -98,7 +98,7 @@ def read_event(environ: Mapping[str, str], payload: Any) -> Event:
 
 
 def read_job(environ: Mapping[str, str], payload: Any) -> Job:
-    """What this job is of. ``payload`` is the event as JSON, or anything else. Pure; raises nothing."""
+    """Return the job. ``payload`` is the event's JSON, or any other value. Pure; never raises."""
     event = read_event(environ, payload)
     name = environ.get("GITHUB_REPOSITORY", "")
     repository = name if _REPOSITORY.fullmatch(name) else ""
@@ -111,7 +111,7 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     job = Job(
         event=event,
-        # the base of a pull request is always in the repository that the event is of
+        # the event of a pull request always comes from its base repository
         change_request=ChangeRequest(repository, number) if commented else None,
         commit=event.head_sha or event.sha,
         withheld=_why_secrets_are_withheld(event, environ, payload),
@@ -125,13 +125,13 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     )
     if event.kind is EventKind.PRIVILEGED_CHANGE:
         return replace(job, refusal=_TARGET_REFUSED, hint=_TARGET_HINT, warning=_TARGET_WARNING)
-    if event.kind is EventKind.FOLLOW_UP and _of_fork(payload):
+    if event.kind is EventKind.FOLLOW_UP and _is_from_fork(payload):
         return replace(job, refusal=_FOREIGN_RUN, hint=_FOREIGN_RUN_HINT, warning=_TARGET_WARNING)
     return job
 
 
 def _why_secrets_are_withheld(event: Event, environ: Mapping[str, str], payload: Any) -> str:
-    """Why GitHub gives no secrets. On a re-run by a person the actor is still who pushed, and still gets none."""
+    """Return why GitHub gives no secrets, or "". If a person re-runs a bot's job, the actor is still the bot."""
     if event.kind is not EventKind.CHANGE:
         return ""
     if event.fork:
@@ -141,14 +141,14 @@ def _why_secrets_are_withheld(event: Event, environ: Mapping[str, str], payload:
     return ""
 
 
-def _of_fork(payload: Any) -> bool:
-    """Whether the run before is of another repository than this one; also where the payload does not say."""
+def _is_from_fork(payload: Any) -> bool:
+    """Return whether the triggering run came from another repository; True if the payload does not say."""
     ours = value_at(payload, "repository", "id")
     return ours is None or value_at(payload, "workflow_run", "head_repository", "id") != ours
 
 
 def _matrix(text: str | None) -> str:
-    """``toJSON(matrix)`` in words: its values by their names' order; "" for no matrix and for what is none."""
+    """Return the values of ``toJSON(matrix)``, sorted by their names; "" without a valid matrix."""
     try:
         value = json.loads(text) if text and len(text) <= _MATRIX_LIMIT else None
     except (ValueError, RecursionError):
@@ -160,6 +160,6 @@ def _matrix(text: str | None) -> str:
 
 
 def _workflow_file(text: str, repository: str) -> str:
-    """``.github/workflows/x.yml`` of ``owner/name/.github/workflows/x.yml@refs/…``; "" of another repository's."""
+    """Return the path in ``owner/name/.github/workflows/x.yml@refs/…``; "" if it is in another repository."""
     path = text.partition("@")[0].removeprefix(f"{repository}/")
     return path if repository and path.startswith(".github/") and ".." not in path else ""
