@@ -1,4 +1,4 @@
-"""Cases from conversations: what an agent did becomes the expectations of a case, and eval files are edited."""
+"""Turns conversations with an agent into eval cases, and edits eval files."""
 
 from agent_eval_action.capture.cases import case_of_turns
 from agent_eval_action.capture.conversations import converse

@@ -1,6 +1,6 @@
-"""Cases in the words of each format: one is added, or the expectations of one are replaced, in JSON or in a table.
+"""Editors for each format of eval file: add a case, or replace a case's expectations, in JSON or in a table.
 
-Functions on the JSON of a format take the whole value of a file and return the new one; the old one is not changed.
+The functions for JSON formats take the value of a whole file and return a new one; they do not change the old one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from agent_eval_action.results.evalset import EvalCase, FunctionCall, JsonObject
 
 _FREE: Final = frozenset({"args", "response", "state", "final_session_state"})
 _Turns = Sequence[tuple[ExpectedTurn, ExpectedTurn]]
-"""What the file expects of each turn, and what it is to expect."""
+"""The old and the new expectations of each turn."""
 
 
 class NotEditable(Exception):  # noqa: N818 - internal signal; becomes the error of a file
-    """Why a file or a case in it cannot be edited, as a sentence."""
+    """A file or a case cannot be edited; the message is a sentence."""
 
 
 def _add_to_eval_set(value: Any, case: JsonObject) -> Any:
-    """A set of ADK, ADK-Rust or trpc-agent with one case more."""
+    """Add a case to a set of ADK, ADK-Rust or trpc-agent."""
     cases_key = "evalCases" if "evalCases" in value else "eval_cases"
     cases = value.get(cases_key) or []
     turns = [turn for other in cases for turn in other.get("conversation") or () if isinstance(turn, dict)]
@@ -39,7 +39,7 @@ def _add_to_eval_set(value: Any, case: JsonObject) -> Any:
 
 
 def _add_to_dataset(value: Any, case: JsonObject) -> Any:
-    """A dataset of agents-cli with one case more: of several turns, all but the last are what was said before."""
+    """Add a case to a dataset of agents-cli; all turns but the last become its history."""
     *past, last = case["conversation"]
     name = "evalCaseId" if any("evalCaseId" in other for other in value.get("eval_cases", ())) else "eval_case_id"
     made: JsonObject = {name: case["eval_id"]}
@@ -60,7 +60,7 @@ _SIDES: Final = (("user", "user_content"), ("model", "final_response"))
 
 
 def _add_to_legacy_list(value: Any, case: JsonObject) -> Any:
-    """A list of ADK's older schema with one case more."""
+    """Add a case to a list in ADK's older schema."""
     if value and not any("data" in item for item in value):
         raise NotEditable("the file is one conversation, a list of turns: name another file for this case")
     data = []
@@ -76,7 +76,7 @@ def _add_to_legacy_list(value: Any, case: JsonObject) -> Any:
 
 
 def _replace_in_eval_set(value: Any, index: int, turns: _Turns) -> Any:
-    """The set with other expectations of a case."""
+    """Replace a case's expectations in an eval set."""
     key = "evalCases" if "evalCases" in value else "eval_cases"
     case = value[key][index]
     made = [
@@ -87,7 +87,7 @@ def _replace_in_eval_set(value: Any, index: int, turns: _Turns) -> Any:
 
 
 def _replace_in_dataset(value: Any, index: int, turns: _Turns) -> Any:
-    """The dataset with another reference of a case: that of its last turn is all it expects."""
+    """Replace a case's reference in a dataset, which has expectations only for the last turn."""
     key = "evalCases" if "evalCases" in value else "eval_cases"
     case, (before, after) = value[key][index], turns[-1]
     if before.answer == after.answer:
@@ -100,7 +100,7 @@ def _replace_in_dataset(value: Any, index: int, turns: _Turns) -> Any:
 
 
 def _replace_in_legacy_list(value: Any, index: int, turns: _Turns) -> Any:
-    """The list with other expectations of a case; of a list of turns all of them."""
+    """Replace a case's expectations in an older list, which may be a list of cases or the turns of a single one."""
     if not any("data" in item for item in value):
         return [_replaced_legacy(turn, *pair) for turn, pair in zip(value, turns, strict=True)]
     case = value[index]
@@ -155,7 +155,7 @@ def _replaced_data(data: JsonObject, calls: Sequence[FunctionCall], *, camel: bo
     uses, answers = (_key(data, name, camel=camel) for name in ("tool_uses", "tool_responses"))
     known = [(item, _call(item, item.get("args"))) for item in data.get(uses) or ()]
     made = {**data, uses: _kept_or_new(known, calls, call_value)}
-    if data.get(answers):  # what a tool answered whose call is gone is no answer of this turn
+    if data.get(answers):  # drop responses of tools that are no longer called
         names = {call.name for call in calls}
         made[answers] = [item for item in data[answers] if item.get("name") in names]
     return made
@@ -170,7 +170,7 @@ def _kept_or_new(
     calls: Iterable[FunctionCall],
     write: Callable[[FunctionCall], JsonObject],
 ) -> list[JsonObject]:
-    """The items of calls: those that the file has stay as they are, ids and further keys included."""
+    """Write calls; reuse the file's items for equal calls, with their ids and extra keys."""
     left, made = [(item, call_value(call)) for item, call in known], []
     for call in calls:
         same = next((number for number, (_, value) in enumerate(left) if value == call_value(call)), None)
@@ -179,7 +179,7 @@ def _kept_or_new(
 
 
 def _answer(old: Any, text: str, *, chat: bool) -> JsonObject:
-    """A message with another text: what else is said of it stays."""
+    """Replace a message's text and keep its other keys."""
     if chat:
         return {**old, "content": text} if isinstance(old, dict) else {"role": "assistant", "content": text}
     if not isinstance(old, dict):
@@ -205,7 +205,7 @@ def _chat_call(call: FunctionCall) -> JsonObject:
 
 
 def _text(content: Any) -> str:
-    """The text of a message whose text is all it has."""
+    """Return a message's text. Raises NotEditable if it has other parts."""
     parts = content.get("parts") or []
     if not all(isinstance(part, dict) and "text" in part for part in parts):
         raise NotEditable("this file's format holds texts alone, and a message of the conversation is more than text")
@@ -217,20 +217,20 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _key(value: Mapping[str, Any], name: str, *, camel: bool) -> str:
-    """The key as the object spells it, else as the case does."""
+    """Return the key as the object spells it, else in the case's style."""
     other = to_camel(name)
     return name if name in value else other if other in value or camel else name
 
 
 def _is_camel(case: Any) -> bool:
-    """Whether a case spells its keys in camelCase."""
+    """Return whether a case's keys are in camelCase."""
     turns = [turn for turn in case.get("conversation") or () if isinstance(turn, dict)]
     keys = {key for part in (case, *turns) for key in part}
     return bool(keys & {"evalId", "userContent"})
 
 
 def _camel(value: Any) -> Any:
-    """The keys of ADK's schema in camelCase; objects of the agent's own stay."""
+    """Convert the keys of ADK's schema to camelCase; leave the agent's own objects."""
     if isinstance(value, dict):
         return {to_camel(key): item if key in _FREE else _camel(item) for key, item in value.items()}
     return [_camel(item) for item in value] if isinstance(value, list) else value
@@ -241,11 +241,11 @@ JSON_FORMATS: Final[Mapping[str, tuple[Callable[[Any, JsonObject], Any], Callabl
     "agents_cli": (_add_to_dataset, _replace_in_dataset),
     "adk_legacy": (_add_to_legacy_list, _replace_in_legacy_list),
 }
-"""What adds a case to the JSON of a format, and what replaces expectations in it."""
+"""For each JSON format, the functions that add a case and that replace expectations."""
 
 
 class JsonEditor:
-    """A JSON file of one of ``JSON_FORMATS``; its text is changed at the end."""
+    """Edits a JSON file in one of ``JSON_FORMATS``; ``text`` applies the edits."""
 
     def __init__(self, form: str, text: str) -> None:
         self._add, self._replace = JSON_FORMATS[form]
@@ -256,11 +256,11 @@ class JsonEditor:
         self._value = self._add(self._value, case)
 
     def replace(self, index: int, _: EvalCase, turns: _Turns) -> None:
-        """Give a case other expectations. Raises NotEditable."""
+        """Replace a case's expectations. Raises NotEditable."""
         self._value = self._replace(self._value, index, turns)
 
     def text(self) -> str:
-        """The file as it is changed."""
+        """Return the edited file."""
         return edit_json(self._before, self._value)
 
 
@@ -268,7 +268,7 @@ _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def _with_row(table: Table, text: str, roles: Mapping[str, str], case: JsonObject) -> str:
-    """The table with a case more. Raises NotEditable where a row cannot hold it."""
+    """Add a case to a table. Raises NotEditable if a row cannot hold it."""
     if len(case["conversation"]) > 1:
         turns = len(case["conversation"])
         raise NotEditable(f"a row of a table holds one message, and this conversation has {turns}: name a JSON file")
@@ -307,7 +307,7 @@ def _with_row(table: Table, text: str, roles: Mapping[str, str], case: JsonObjec
 
 
 class RowEditor:
-    """A table. ``text`` is the file's, ``roles`` are its columns by what they hold; rows are changed at the end."""
+    """Edits a table with the contents ``text``. ``roles``: columns by what they hold."""
 
     def __init__(self, table: Table, text: str, roles: Mapping[str, str]) -> None:
         self._table, self._before, self._roles = table, text, roles
@@ -315,12 +315,12 @@ class RowEditor:
         self._splices: list[tuple[int, int, str]] = []
 
     def add(self, case: JsonObject) -> None:
-        """Add a case behind the last row. Raises NotEditable where a row cannot hold it."""
+        """Add a case after the last row. Raises NotEditable if a row cannot hold it."""
         added = _with_row(self._table, self._before, self._roles, case)
         self._splices.append((0, len(self._before), added))
 
     def replace(self, _: int, case: EvalCase, turns: _Turns) -> None:
-        """Give the case of a row other expectations. Raises NotEditable."""
+        """Replace the expectations of a row's case. Raises NotEditable."""
         (before, after), changes = turns[-1], JsonObject()
         if after.answer is not None and before.answer != after.answer:
             changes[_column(self._roles, "reference")] = after.answer
@@ -335,7 +335,7 @@ class RowEditor:
             self._splices.append((start, start + len(row), _edited_object(row, changes)))
 
     def text(self) -> str:
-        """The table as it is changed."""
+        """Return the edited table."""
         text = self._before
         for begin, end, written in sorted(self._splices, reverse=True):
             text = text[:begin] + written + text[end:]
@@ -359,7 +359,7 @@ def _edited_object(row: str, changes: JsonObject) -> str:
 
 
 def _set(row: JsonObject, name: str, value: Any) -> None:
-    """Set a value by its column, which may be a path into objects. Raises NotEditable where a text is an object."""
+    """Set a column, which may be a dotted path. Raises NotEditable if a text would replace an object."""
     head, dot, rest = name.partition(".")
     if name not in row and dot:
         inner = row.setdefault(head, {})

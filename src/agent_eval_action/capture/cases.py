@@ -1,4 +1,4 @@
-"""Cases of what an agent did, and what is expected of their turns: as a file says, and as it would say of an agent."""
+"""Builds cases from what an agent did, and compares a case's expectations with an agent's turns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def case_of_turns(
     session: SessionInput | None = None,
     redaction: Redaction | None = None,
 ) -> JsonObject:
-    """A case in the schema of ADK's eval sets that expects what was done in these turns.
+    """Return a case, in the schema of ADK's eval sets, that expects what happened in these turns.
 
-    ``session`` is what the conversation began with. ``final_state`` becomes an expectation where it is another than at
-    the beginning. ``redaction`` takes secrets out.
+    ``session``: the conversation's initial session. ``final_state`` becomes an expectation if it differs from the
+    initial state. ``redaction`` removes secrets.
     """
     case: JsonObject = {"eval_id": name, "conversation": [_turn(turn) for turn in turns]}
     begin = session.state if session is not None else {}
@@ -32,7 +32,7 @@ def case_of_turns(
         case["session_input"] = session.model_dump(mode="json", exclude_defaults=True)
     if final_state and final_state != begin:
         case["final_session_state"] = final_state
-    case = sendable_json(case)  # eval files hold no half of a surrogate pair
+    case = sendable_json(case)  # eval files cannot hold lone surrogates
     return redaction.value(case) if redaction is not None else case
 
 
@@ -52,7 +52,7 @@ def _content(content: Content, role: str) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTurn:
-    """A turn of a case. ``calls`` and ``answer`` are None where the case expects nothing of them."""
+    """The expectations of a turn. ``calls`` or ``answer`` is None if the case expects nothing of it."""
 
     user: str
     calls: tuple[FunctionCall, ...] | None = None
@@ -60,23 +60,23 @@ class ExpectedTurn:
 
     @classmethod
     def of_turn(cls, turn: Invocation) -> ExpectedTurn:
-        """What an eval file expects of a turn; of a turn that an agent made, everything it did."""
+        """Return the expectations in an eval file's turn; for an agent's turn, everything the agent did."""
         calls = turn.tool_calls() if turn.intermediate_data is not None else None
         return cls(turn.user_content.text, calls, turn.response_text if turn.final_response else None)
 
     @property
     def comparable(self) -> tuple[Any, ...]:
-        """What two turns are equal by: names and arguments of calls without their ids, and the answer."""
+        """The key by which turns are compared: names and arguments of calls without ids, and the answer."""
         calls = None if self.calls is None else [call_value(call) for call in self.calls]
         return json.dumps(calls, sort_keys=True, default=str), self.answer or None
 
     def to_json(self) -> dict[str, Any]:
-        """As it is shown in an editor."""
+        """Return the form that users edit."""
         calls = None if self.calls is None else [call_value(call) for call in self.calls]
         return {"user": self.user, "tool_calls": calls, "answer": self.answer}
 
     def changed_by(self, edited: Mapping[str, Any]) -> ExpectedTurn:
-        """The turn as it was edited. Raises ValueError with a sentence."""
+        """Return the turn with a user's edits. Raises ValueError with a sentence."""
         calls, answer = edited.get("tool_calls"), edited.get("answer")
         whole = isinstance(answer, str | None) and isinstance(calls, list | None)
         if not whole or not all(map(_is_call, calls or ())):
@@ -95,22 +95,22 @@ def _is_call(value: Any) -> bool:
 
 
 def call_value(call: FunctionCall) -> dict[str, Any]:
-    """A call as eval files write it, without its id: name and arguments."""
+    """Return a call as eval files write it: name and arguments, without the id."""
     return {"name": call.name or "", "args": call.args or {}}
 
 
 def expected_turns(case: EvalCase) -> tuple[ExpectedTurn, ...]:
-    """What the case expects, turn by turn."""
+    """Return the expectations of each turn of the case."""
     return tuple(map(ExpectedTurn.of_turn, case.turns))
 
 
 def proposed_turns(
     expected: Sequence[ExpectedTurn], made: Sequence[Invocation], *, calls_count: bool
 ) -> tuple[ExpectedTurn, ...]:
-    """The expectations of a case as the agent would meet them.
+    """Return expectations that the agent's turns ``made`` would meet.
 
-    What the case expects nothing of stays so: an answer where the file has calls alone, calls where it has an answer
-    alone and no criterion looks at them (``calls_count`` is False). Turns that the agent did not come to stay.
+    If the case expects only calls, no answer is added; if it expects only an answer, calls are added only if a
+    criterion scores them (``calls_count``). Turns that the agent did not reach keep their expectations.
     """
     turns = [
         _proposed(turn, ExpectedTurn.of_turn(done), calls_count=calls_count)
@@ -126,12 +126,12 @@ def _proposed(turn: ExpectedTurn, done: ExpectedTurn, *, calls_count: bool) -> E
 
 
 def same_turns(before: Iterable[ExpectedTurn], after: Iterable[ExpectedTurn]) -> bool:
-    """Whether both expect the same."""
+    """Return whether both expect the same."""
     return [turn.comparable for turn in before] == [turn.comparable for turn in after]
 
 
 def most_frequent(conversations: Sequence[Sequence[Invocation]]) -> tuple[int, int]:
-    """The index of the first conversation of those most alike in calls and answers, and how many are as it."""
+    """Return the first index of the most frequent conversation, by calls and answers, and its count."""
     keys = [tuple(ExpectedTurn.of_turn(turn).comparable for turn in turns) for turns in conversations]
     key, count = Counter(keys).most_common(1)[0]
     return keys.index(key), count

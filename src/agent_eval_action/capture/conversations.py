@@ -1,4 +1,4 @@
-"""Conversations to make cases of: with a configured agent, through the drivers of a run, or over and kept in files."""
+"""Conversations to make cases of: live ones with a configured agent, through the drivers of a run, or from files."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ async def open_agent(
     emit: Callable[[Event], None],
     redaction: Redaction | None = None,
 ) -> AsyncIterator[AgentGroup]:
-    """Start an agent as a run does, and end it with everything it started. Its errors are in ``starts`` of the group.
+    """Start an agent as a run does, and end it with everything it started. The group's ``starts`` hold its errors.
 
-    ``redaction`` gets to know the agent's secrets, which are taken out of its logs. Raises ConfigError for settings
-    that cannot be used.
+    Adds the agent's secrets to ``redaction``, which removes them from its logs. Raises ConfigError for unusable
+    settings.
     """
     resources.refuse_unusable_agents([agent], settings.workspace, environ)
     redaction = redaction or Redaction()
@@ -102,11 +102,11 @@ async def converse(
     session: SessionInput | None = None,
     redaction: Redaction | None = None,
 ) -> tuple[Attempt, ...]:
-    """Have conversations with an agent, each in a session of its own; return what it did in each, in their order.
+    """Have conversations with an agent, each in its own session; return an attempt for each, in order.
 
-    Each conversation is the user's messages. An agent that does not start or answer is an attempt's ``error``; what
-    the limits of ``settings`` leave no room for is not among the attempts. The agent's secrets, and those that
-    ``redaction`` knows, are taken out. Raises ConfigError.
+    A conversation is a sequence of user messages. If the agent does not start or answer, the attempt has an
+    ``error``; conversations beyond the limits of ``settings`` have no attempt. The agent's secrets and those of
+    ``redaction`` are removed. Raises ConfigError.
     """
     redaction = redaction or Redaction()
     cases = [
@@ -156,10 +156,10 @@ def _content(message: str) -> Content:
 
 @dataclass
 class LiveConversation:
-    """A conversation that somebody has with an agent, turn by turn; see ``open_agent``.
+    """An interactive conversation with an agent; see ``open_agent``.
 
-    ``turns``: as far as it got. One that failed is not among them. The request's ``on_call`` hears of the calls of new
-    turns, not of those that are made again.
+    ``turns``: the successful turns so far. The request's ``on_call`` receives the calls of new turns, not those of
+    turns that are repeated.
     """
 
     driver: AgentDriver
@@ -169,29 +169,29 @@ class LiveConversation:
     _repeats: bool = False
 
     async def say(self, message: str) -> Invocation | AttemptError:
-        """Send a message and return the turn that the agent made.
+        """Send a message and return the agent's turn.
 
-        After an error the session has ended, for it may know of a message that no turn has: the next message begins
-        another one, in which the earlier messages are sent again.
+        An error ends the session, because the session may have recorded the failed message. The next message then
+        begins a new session and sends the earlier messages again.
         """
         if self._session is None and (error := await self._begin()):
             return error
         return await self._turn(_content(message))
 
     async def undo(self) -> AttemptError | None:
-        """Take the last turn back: the agent is asked the messages before it again, in a new session."""
+        """Remove the last turn, by sending the earlier messages again in a new session."""
         await self.end()
         self.turns.pop()
         return await self._begin() if self.turns else None
 
     async def end(self) -> dict[str, Any] | None:
-        """End the session; return its final state where the driver can read it."""
+        """End the session. Returns its final state, or None if the driver cannot read it."""
         session, self._session = self._session, None
         end = await session.close() if session is not None else None
         return end.final_state if isinstance(end, SessionEnd) else None
 
     async def _begin(self) -> AttemptError | None:
-        told = None if self.request.on_call is None else self._tell
+        told = None if self.request.on_call is None else self._report_call
         opened = await self.driver.open(replace(self.request, on_call=told))
         if isinstance(opened, AttemptError):
             return opened
@@ -206,7 +206,7 @@ class LiveConversation:
             self.turns, self._repeats = before, False
         return None
 
-    def _tell(self, call: FunctionCall) -> None:
+    def _report_call(self, call: FunctionCall) -> None:
         if self.request.on_call is not None and not self._repeats:
             self.request.on_call(call)
 
@@ -226,7 +226,7 @@ RESULTS: Final = "results.json"
 
 @dataclass(frozen=True, slots=True)
 class PastConversation:
-    """A conversation to make a case of. ``key`` and ``failed`` are known of the attempts of a run."""
+    """A conversation to make a case of. ``key`` and ``failed`` are set for attempts of a run."""
 
     name: str
     turns: tuple[Invocation, ...]
@@ -236,13 +236,13 @@ class PastConversation:
 
 
 def past_conversations(path: Path) -> tuple[PastConversation, ...]:
-    """Read every conversation of a file, or of a folder with the results of a run: of each case the usual one.
+    """Read every conversation in a file, or in a folder with the results of a run: the most frequent one of each case.
 
-    Raises ResultsError and EvalFileError for what cannot be read, or holds none.
+    Raises ResultsError or EvalFileError if it cannot be read or holds no conversation.
     """
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or path.name in {RESULTS, ATTEMPTS}:
-        found = tuple(_of_run(folder))
+        found = tuple(_conversations_of_run(folder))
     else:
         recorded = ForeignRecordings.of_file(path).conversations
         found = tuple(PastConversation(made.case, made.turns, made.final_state) for made in recorded if made.turns)
@@ -255,11 +255,9 @@ def past_conversations(path: Path) -> tuple[PastConversation, ...]:
 def attempts_of_run(
     folder: Path, cases: Collection[CaseKey] | None = None, workspace: Path | None = None
 ) -> dict[CaseKey, list[Attempt]]:
-    """The attempts of this change's agents in which something was answered, by case, from the folder of a run.
+    """Read, by case, a run's attempts of the head (not of the base) that have an answer.
 
-    ``cases``: those of these cases alone.
-
-    Raises ResultsError where there are none.
+    ``cases``: only these. Raises ResultsError if there are none.
     """
     path = folder / ATTEMPTS
     if not path.exists():
@@ -273,11 +271,11 @@ def attempts_of_run(
     return found
 
 
-def _of_run(folder: Path) -> Iterator[PastConversation]:
+def _conversations_of_run(folder: Path) -> Iterator[PastConversation]:
     for key, attempts in attempts_of_run(folder).items():
         whole = [attempt for attempt in attempts if attempt.error is None]
         failed = [attempt for attempt in whole if any(score.passed is False for score in attempt.scores)]
-        # what failed is what a case is made of
+        # a failed attempt makes the more useful case
         chosen = failed or whole
         if chosen:
             attempt = chosen[most_frequent([attempt.turns for attempt in chosen])[0]]
@@ -286,7 +284,7 @@ def _of_run(folder: Path) -> Iterator[PastConversation]:
 
 
 def with_media(turn: Invocation, folder: Path) -> Invocation:
-    """The turn with the files that its user sent, which a run keeps beside its attempts. Raises ResultsError."""
+    """Return the turn with the files that its user sent; a run stores them in ``folder``. Raises ResultsError."""
     wire = turn.user_content.model_dump(mode="json")
     if not any(map(_digest, wire["parts"] or ())):
         return turn

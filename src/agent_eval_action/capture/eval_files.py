@@ -1,6 +1,6 @@
-"""Edits eval files: a case is added, or the expectations of one are replaced, and every other byte stays as it is.
+"""Edits eval files: adds cases or replaces expectations, and keeps every other byte.
 
-What is written is read again before it takes the place of the file: all other cases must mean what they meant.
+The new text is read back before it replaces the file: all other cases must still mean the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EvalFile:
-    """An eval file to edit. ``columns``: what those of a table hold; ``session_file``: what older lists lack."""
+    """An eval file to edit. ``columns``: of a table, by role; ``session_file``: session input for older lists."""
 
     path: Path
     workspace: Path
@@ -45,21 +45,21 @@ class EvalFile:
 
     @classmethod
     def of_set(cls, found: DiscoveredSet, workspace: Path) -> EvalFile:
-        """The file of a set."""
+        """Return the file of a discovered set."""
         return cls(found.path, workspace, found.columns, found.session_file)
 
     def load(self) -> LoadedEvalFile:
-        """Read it. Raises EvalFileError."""
+        """Read the file. Raises EvalFileError."""
         return self._load(self.path, self.workspace)
 
     def _load(self, path: Path, workspace: Path) -> LoadedEvalFile:
         return load_eval_file(path, workspace=workspace, session_file=self.session_file, columns=self.columns)
 
     def add(self, cases: Iterable[JsonObject], *, force: bool = False) -> tuple[str, ...]:
-        """Add cases in the schema of ADK's eval sets, or make the file of them; return their ids.
+        """Add cases in the schema of ADK's eval sets, creating the file if needed; return their ids.
 
-        Raises UsageError for an id that is taken and, without ``force``, for a conversation that a case has already;
-        EvalFileError where the file cannot be edited, OutputError where it cannot be written.
+        Raises UsageError for an id that is taken and, without ``force``, for a conversation that the file already has;
+        EvalFileError if the file cannot be edited; OutputError if it cannot be written.
         """
         cases = list(cases)
         if not os.path.lexists(self.path):
@@ -69,7 +69,7 @@ class EvalFile:
         return tuple(self._add(case) for case in cases)
 
     def refuse_unless_extensible(self) -> None:
-        """Raise an AgentEvalError where the file takes no case or cannot be made, before anybody makes one for it."""
+        """Raise an AgentEvalError if no case can be added or the file cannot be created. Call it before capturing."""
         if os.path.lexists(self.path):
             self._editor(self.load())
         elif not self.path.name.endswith(".json"):
@@ -88,9 +88,9 @@ class EvalFile:
         return self._write(editor.text(), loaded.eval_set, {len(loaded.eval_set.eval_cases): None}).eval_id
 
     def replace_expectations(self, case_id: str, turns: Sequence[ExpectedTurn]) -> bool:
-        """Give a case other expectations; whether anything was to be changed.
+        """Replace a case's expectations. Returns whether the file changed.
 
-        Raises UsageError where there is no such case, EvalFileError where it cannot be edited, and OutputError.
+        Raises UsageError if there is no such case, EvalFileError if it cannot be edited, and OutputError.
         """
         before = self._text()
         if refused := self.replace_many({case_id: turns}):
@@ -98,9 +98,9 @@ class EvalFile:
         return self._text() != before
 
     def replace_many(self, wanted: Mapping[str, Sequence[ExpectedTurn]]) -> dict[str, str]:
-        """Give cases other expectations, by their ids; return why some of them are left as they are.
+        """Replace the expectations of cases by id. Returns, by id, why some cases were left unchanged.
 
-        Raises UsageError where there is no such case, EvalFileError where the file cannot be edited, and OutputError.
+        Raises UsageError if there is no such case, EvalFileError if the file cannot be edited, and OutputError.
         """
         loaded = self.load()
         editor = self._editor(loaded)
@@ -140,7 +140,7 @@ class EvalFile:
             if any(other.eval_id == read.eval_id for other in known):
                 message = f"{self._where} has a case {clip(read.eval_id, 200)!r} already"
                 raise UsageError(message, hint="give this one another name, or change that one: `agent-eval update`")
-            if not force and (same := next((other for other in known if _asked(other) == _asked(read)), None)):
+            if not force and (same := next((other for other in known if _inputs(other) == _inputs(read)), None)):
                 message = f"case {clip(same.eval_id, 200)!r} of {self._where} has the same conversation already"
                 raise UsageError(message, hint="--force adds it all the same")
             known.append(read)
@@ -167,7 +167,7 @@ class EvalFile:
         return JsonEditor(loaded.format, text)
 
     def _text(self) -> str:
-        """The text of the file with its line ends, without its byte order mark."""
+        """Read the file with its line ends, without its byte order mark."""
         try:
             data = read_bytes(self.path, self.workspace, MAX_JSON_BYTES)
         except Unreadable as unreadable:
@@ -175,9 +175,9 @@ class EvalFile:
         return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
 
     def _write(self, text: str, known: EvalSet, changed: Mapping[int, Sequence[ExpectedTurn] | None]) -> EvalCase:
-        """Replace the file's text, if what is not ``changed`` means what it meant; return the last case of those.
+        """Replace the file's text if all cases outside ``changed`` still mean the same; return the last changed case.
 
-        ``changed``: by index the turns that a case is to expect, None for one that is added.
+        ``changed``: by index, the new expectations of a case's turns; None for an added case.
         """
         with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
             copy = Path(folder).resolve() / self.path.name
@@ -211,7 +211,7 @@ def _refuse_unedited(case: EvalCase, form: str) -> None:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """The name, with a number behind it where a case has it already."""
+    """Return ``wanted``, with a number appended if it is taken."""
     known = {*taken}
     number, name = 1, wanted
     while name in known:
@@ -220,8 +220,8 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _asked(case: EvalCase) -> str:
-    """What a case asks: the messages of its user and the state that they begin with."""
+def _inputs(case: EvalCase) -> str:
+    """Return a key of what a case asks: user messages and initial state."""
     messages = [turn.user_content.model_dump(mode="json", exclude={"role"}, exclude_none=True) for turn in case.turns]
     history = [event.model_dump(mode="json") for event in case.history] if isinstance(case, DatasetCase) else []
     state = case.session_input.state if case.session_input else {}

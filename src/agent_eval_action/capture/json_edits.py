@@ -1,6 +1,6 @@
-"""Changes to a JSON text that leave every byte that they do not concern: only members that differ are written anew.
+"""Edits JSON text and keeps every byte outside the members that changed.
 
-They are written as the text around them is: indentation, line ends, escapes, what stands on one line.
+New text follows the style around it: indentation, line ends, escapes, one line or several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE_START = re.compile(r"[ \t]*")
 
 
 def edit_json(text: str, value: Any) -> str:
-    """The text with as few changes as make ``value`` of it; key order is the text's, line ends are those it has."""
+    """Return ``text`` with the fewest edits that turn it into ``value``; keeps key order and line ends."""
     start = skip_space(text, 0)
     old, end = json.JSONDecoder().raw_decode(text, start)
     changed = _Editor(text, _Style.found_in(text, start)).changed(start, end, old, value, flat=False)
@@ -27,7 +27,7 @@ def edit_json(text: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Style:
-    """How a text is written. ``indent``: of one level, None where it is written on one line."""
+    """The style of a text. ``indent``: of one level; None if the text is on one line."""
 
     indent: str | None
     line_end: str
@@ -51,7 +51,7 @@ class _Style:
         return cls(indent, line_end, colon, comma, text.isascii() and bool(_ESCAPED.search(text)))
 
     def write(self, value: Any, indentation: str, *, flat: bool) -> str:
-        """A value as this text would have it, whose line begins with ``indentation``."""
+        """Return a value in this style, for a line that begins with ``indentation``."""
         separators = (self.comma if flat else ",", self.colon)
         indent = None if flat or self.indent is None else self.indent
         written = json.dumps(value, indent=indent, ensure_ascii=self.ascii, separators=separators)
@@ -59,7 +59,7 @@ class _Style:
 
 
 def _first_object(text: str, start: int) -> Member | None:
-    """The first member of the outermost object of a text, which may lie in lists."""
+    """Return the first member of the outermost object, which may be nested in lists."""
     for _ in range(100):
         first = next(members(text, start), None)
         if first is None or text[start] == "{":
@@ -78,7 +78,7 @@ class _Editor:
     style: _Style
 
     def changed(self, start: int, end: int, old: Any, new: Any, *, flat: bool) -> str:
-        """The text of the value between two offsets, changed to ``new``. ``flat``: on a line with others."""
+        """Return the text of the value between two offsets, changed to ``new``. ``flat``: written on one line."""
         if same_json(old, new):
             return self.text[start:end]
         if isinstance(old, dict) and isinstance(new, dict):
@@ -88,11 +88,11 @@ class _Editor:
         return self.style.write(new, self._indentation(start), flat=flat)
 
     def _object(self, start: int, end: int, old: dict[str, Any], new: dict[str, Any]) -> str:
-        flat, indentation = self._inside(start)
+        flat, indentation = self._member_layout(start)
         kept = [member for member in members(self.text, start) if member.key in new]
         last = {member.key: number for number, member in enumerate(kept)}
         pieces: list[tuple[int | None, str]] = []
-        for number, member in enumerate(kept):  # of a key that is written twice, the last one counts
+        for number, member in enumerate(kept):  # of duplicate keys the last one counts
             key = str(member.key)
             value = self.text[member.value : member.end]
             if last[key] == number:
@@ -110,7 +110,7 @@ class _Editor:
         return self._container(start, end, pieces)
 
     def _list(self, start: int, end: int, old: list[Any], new: list[Any]) -> str:
-        """Items that are alike at both ends stay; between them as many as there are in both are changed one by one."""
+        """Keep equal items at both ends; between them pair old and new items, and edit each pair."""
         head, shorter = 0, min(len(old), len(new))
         while head < shorter and same_json(old[head], new[head]):
             head += 1
@@ -119,7 +119,7 @@ class _Editor:
             tail += 1
         places = list(members(self.text, start))
         changed = min(len(old), len(new)) - tail
-        flat, indentation = self._inside(start)
+        flat, indentation = self._member_layout(start)
         flat_items = flat or (bool(places) and not any("\n" in self.text[item.value : item.end] for item in places))
         pieces: list[tuple[int | None, str]] = []
         for number, value in enumerate(new):
@@ -135,12 +135,12 @@ class _Editor:
         return self._container(start, end, pieces)
 
     def _container(self, start: int, end: int, pieces: list[tuple[int | None, str]]) -> str:
-        """The container with these members; None in the place of an offset stands for a new one."""
+        """Return the container with these members; an offset of None marks a new one."""
         text, places = self.text, list(members(self.text, start))
         opening, closing = text[start], text[end - 1]
         if not pieces:
             return opening + closing
-        flat, indentation = self._inside(start)
+        flat, indentation = self._member_layout(start)
         new_line = "" if flat else self.style.line_end + indentation
         if places:
             lead, trail = text[start + 1 : places[0].start], text[places[-1].end : end - 1]
@@ -156,8 +156,8 @@ class _Editor:
             joined += written
         return opening + lead + joined + trail + closing
 
-    def _inside(self, start: int) -> tuple[bool, str]:
-        """Whether new members of the container at ``start`` stand on one line, and how their lines begin else."""
+    def _member_layout(self, start: int) -> tuple[bool, str]:
+        """Return whether the container at ``start`` is on one line, and the indentation of its members if not."""
         first = next(members(self.text, start), None)
         if first is None:
             return self.style.indent is None, self._indentation(start) + (self.style.indent or "")
@@ -171,7 +171,7 @@ class _Editor:
 
 
 def same_json(first: Any, second: Any) -> bool:
-    """Whether two values are one JSON value: 1, 1.0 and true are three, and the order of keys does not count."""
+    """Return whether two JSON values are equal: 1, 1.0 and true differ, key order is ignored."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(same_json(item, second[key]) for key, item in first.items())
     if isinstance(first, list) and isinstance(second, list):
