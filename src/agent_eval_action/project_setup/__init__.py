@@ -1,1 +1,1 @@
-"""Sets a project up: what it has, which files a gate needs, and the first cases of an agent that has none."""
+"""Sets up a project: surveys it, proposes the files that a gate needs, and captures an agent's first cases."""

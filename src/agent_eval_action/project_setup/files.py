@@ -1,4 +1,4 @@
-"""The files that a gate needs in a project, as they would be beside what is there; and the first cases of an agent."""
+"""Proposes the files that a gate needs in a project, next to what is there; and captures an agent's first cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ max_time: 45m      # the default; a run that takes longer ends inconclusive, nev
 # strict: true     # a change that asks less of the agent is blocked, not only shown
 """
 _CRITERIA: Final = {"criteria": {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.3}}
-"""For captured cases: answers in other words are right as well, and what got worse is seen in the comparison."""
+"""For captured cases: the low response threshold accepts paraphrases; the comparison with main finds regressions."""
 _VERTEX_STEP: Final = """\
       - if: ${{ !github.event.pull_request.head.repo.fork }} # GitHub gives a fork's change no identity
         uses: google-github-actions/auth@7c6bc770dae815cd3e89ee6cdf493a5fab2cc093 # v3.0.0
@@ -73,7 +73,7 @@ github.actor == 'dependabot[bot]') && 'off' || 'update' }}
 
 @dataclass(frozen=True, slots=True)
 class ProposedFile:
-    """A file as it would be. ``before``: what is there, None for no file. ``extends``: every line there is kept."""
+    """A proposed file. ``before``: the existing text, or None. ``extends``: all existing lines are kept."""
 
     path: Path
     text: str
@@ -82,16 +82,16 @@ class ProposedFile:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing is to be written: git may have checked it out with other line ends."""
+        """Whether the file is up to date, apart from line ends, which git may have converted."""
         return self.before is not None and self.before.splitlines() == self.text.splitlines()
 
     @property
     def overwrites(self) -> bool:
-        """Whether writing it would lose something."""
+        """Whether writing the file would lose existing text."""
         return self.before is not None and not self.is_same and not self.extends
 
     def diff(self, workspace: Path) -> Iterator[str]:
-        """Lines of the difference, of which the first are enough to know it."""
+        """Yield the first lines of the diff, and how many more there are."""
         name = relative(self.path, workspace)
         old, new = (self.before or "").splitlines(), self.text.splitlines()
         lines = list(difflib.unified_diff(old, new, name, f"{name} (proposed)", lineterm=""))
@@ -100,13 +100,13 @@ class ProposedFile:
             yield f"… and {len(lines) - _DIFF_LINES} more lines"
 
     def write(self, workspace: Path) -> None:
-        """Write it whole or not at all. Raises OutputError, and ConfigError where a link is in the way."""
+        """Write the file atomically. Raises OutputError, and ConfigError if a symbolic link is in the way."""
         with writing(relative(self.path, workspace)):
             replace_committed(self.path, self.text, workspace)
 
 
 def proposed_files(survey: ProjectSurvey, settings: Settings, ci: CiName, *, public: bool) -> tuple[ProposedFile, ...]:
-    """The configuration, the files of the CI and .gitignore. Raises ConfigError for a file that cannot be read."""
+    """Propose the configuration, the CI's files and .gitignore. Raises ConfigError for an unreadable file."""
     workspace = settings.workspace
     found = [_proposed(_config_path(settings), _configuration(survey), workspace)]
     if ci == "github" and {*survey.gates} - {_WORKFLOW, _COMMENT}:
@@ -122,7 +122,7 @@ def proposed_files(survey: ProjectSurvey, settings: Settings, ci: CiName, *, pub
 
 
 def criteria_file(eval_file: Path, workspace: Path) -> ProposedFile:
-    """What captured cases are scored by, beside their file."""
+    """Return the criteria file for captured cases, in the folder of ``eval_file``."""
     return _proposed(eval_file.with_name(CRITERIA_FILE), json.dumps(_CRITERIA, indent=2) + "\n", workspace)
 
 
@@ -146,7 +146,7 @@ def _config_path(settings: Settings) -> Path:
 
 
 def _configuration(survey: ProjectSurvey) -> str:
-    """Remarks, and the secrets that agents' code asks for: only what is named here reaches an agent."""
+    """Return a commented configuration that names the secrets in agents' code: only named ones reach an agent."""
     named = sorted({name for names in survey.variables.values() for name in names if name in survey.secrets})
     return _SCHEMA + _OPTIONS + (f"env: [{', '.join(named)}] # the agent's code asks for them\n" if named else "")
 
@@ -167,14 +167,14 @@ def _github(survey: ProjectSurvey, *, public: bool) -> str:
 
 
 def _other_ci(ci: CiName, survey: ProjectSurvey, workspace: Path) -> ProposedFile:
-    """The recipe of another CI: in its own file, or beside it where that has a pipeline of the project."""
+    """Return the recipe of another CI: as its main file, or next to it if the project already has that file."""
     beside = CIS[ci].beside
     text = _with_keys(_recipe(CIS[ci].recipe), ci, survey)
     path = workspace / CIS[ci].files[0]
     there = _text_of(path, workspace)
     if there is None or "agent-eval run" in there or not beside:
         return ProposedFile(path, text, there)
-    if ci == "gitlab":  # whose stages are those of the including file; these two are always there
+    if ci == "gitlab":  # the including file defines the stages; test and .post always exist
         text = text.replace("stages: [test, comment]\n\n", "").replace("stage: comment", "stage: .post")
     return _proposed(workspace / beside, text, workspace)
 
@@ -195,7 +195,7 @@ def _with_keys(text: str, ci: CiName, survey: ProjectSurvey) -> str:
 
 
 def _gitignore(survey: ProjectSurvey, workspace: Path, ci: CiName) -> ProposedFile:
-    """The project's .gitignore and lines that it lacks: what holds secrets, and what agents and tools leave."""
+    """Return the project's .gitignore with missing entries added, for secrets and for what agents and tools leave."""
     path = workspace / ".gitignore"
     before = _text_of(path, workspace)
     wanted = [".env", ".venv/", "__pycache__/", ".adk/"]
@@ -220,15 +220,12 @@ STARTERS: Final = (
     ("an-example", "Show me an example of the most useful thing you can do."),
     ("out-of-scope", "Write a poem about the sea."),
 )
-"""Names of cases and the user's messages: what the agent is for, a call of its tools, and what is not its work."""
+"""Case names and user messages: the agent's purpose, a tool call, and a request out of its scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class StarterCases:
-    """The eval file of an agent's first cases and their names, none with what went wrong in ``error``.
-
-    ``folder``: the agent's.
-    """
+    """The eval file and names of an agent's first cases; ``error``: what went wrong. ``folder``: the agent's."""
 
     agent: str
     folder: Path
@@ -244,7 +241,7 @@ async def capture_starter_cases(
     emit: Callable[[Event], None],
     redaction: Redaction,
 ) -> StarterCases:
-    """Ask an agent the starter messages and keep its answers and calls in a new eval file. Raises OutputError."""
+    """Send an agent the starter messages and save its answers and calls in a new eval file. Raises OutputError."""
     path = starter_file(agent, settings)
     session = SessionInput(app_name=agent.path.name, user_id="user")
     conversations = [[message] for _, message in STARTERS]
@@ -274,6 +271,6 @@ async def capture_starter_cases(
 
 
 def starter_file(agent: AgentSettings, settings: Settings) -> Path:
-    """Where the first cases go: the folder ``evals`` beside the agent's, or in it where it is all of the project."""
+    """Return the path for the first cases: ``evals/`` next to the agent's folder, or in it if it is the workspace."""
     beside = agent.path if agent.path == settings.workspace else agent.path.parent
     return beside / "evals" / f"{agent.path.name}.evalset.json"

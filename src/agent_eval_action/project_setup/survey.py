@@ -1,4 +1,4 @@
-"""What a project has: agents, eval files, packages, credentials and CI. Files are read, and nothing of them is run."""
+"""Surveys a project: agents, eval files, packages, credentials and CI. Reads files and runs none of them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CiName = Literal["github", "gitlab", "jenkins", "azure", "bitbucket"]
 
 @dataclass(frozen=True, slots=True)
 class CiKind:
-    """A CI: its name, the files it reads, and what the address of a remote says of it.
+    """A CI: its name, the files it reads, and the hosts in the URL of its remotes.
 
-    ``recipe`` goes into the first file, or to ``beside`` where that is there, "" where only one file is read;
-    ``include`` is what the user does then.
+    ``recipe`` is written to the first file, or to ``beside`` if the first file exists; ``beside`` is "" if the CI
+    reads only one file. ``include``: what the user has to do with ``beside``.
     """
 
     title: str
@@ -81,7 +81,7 @@ _KEYS: Final = {
     name.lower(): f"{name}_API_KEY"
     for name in ("OPENAI", "ANTHROPIC", "COHERE", "DEEPSEEK", "GROQ", "MISTRAL", "OPENROUTER", "PERPLEXITY", "XAI")
 }
-"""The variable that holds the key, by the beginning of a model's name."""
+"""The variable that holds the API key, by prefix of the model's name."""
 _VERTEX: Final = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 _VERTEX_IN_CODE: Final = re.compile(
     rb"GOOGLE_GENAI_USE_(?:VERTEXAI|ENTERPRISE)[\"'\]\s,=)]+[\"']?(?:true|1)\b", re.IGNORECASE
@@ -97,10 +97,10 @@ _FILES: Final = 2_000
 class ProjectSurvey:
     """What was found in a project.
 
-    ``packages``: the file that names an agent's packages; ``lacking``: why it has none, by agent. ``keys``: variables
-    with the key of a model that agents or judges ask. ``variables``: those that an agent's code or .env names and that
-    reach it by name alone, by agent. ``known``: the secrets that the workflows use; ``gates``: workflows that run the
-    action. ``vertex``: the model is Vertex AI's.
+    By agent: ``packages``, the file that names its packages; ``lacking``, why it has none; ``variables``, those named
+    in its code or .env that reach it only if the configuration names them. ``keys``: variables with API keys of agents'
+    and judges' models. ``known``: secrets that the workflows use. ``gates``: workflows that run the action.
+    ``vertex``: the model is on Vertex AI.
     """
 
     agents: tuple[AgentSettings, ...]
@@ -117,7 +117,7 @@ class ProjectSurvey:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Every variable that a job has to be given as a secret."""
+        """The variables that a job needs as secrets."""
         own = {name for names in self.variables.values() for name in names if _SECRET.search(name)}
         return (*self.keys, *sorted(own - {*self.keys}))
 
@@ -125,9 +125,9 @@ class ProjectSurvey:
 def survey_project(
     settings: Settings, found: Discovery, environ: Mapping[str, str], judges: Iterable[str] = ()
 ) -> ProjectSurvey:
-    """Look through the agents that were found, and what is around them. Raises EvalFileError where there is none.
+    """Survey the agents in ``found`` and their surroundings. Raises EvalFileError if there is no agent.
 
-    ``judges`` are the models that judge or play users.
+    ``judges``: models that judge or simulate users.
     """
     agents = found.agents
     if not agents:
@@ -156,11 +156,11 @@ def survey_project(
         packages=packages,
         lacking=lacking,
         keys=tuple(sorted(models - ({"GOOGLE_API_KEY"} if vertex else set()))),
-        variables={agent.name: _unpassed(agent, dotenv[agent.name]) for agent in agents},
+        variables={agent.name: _variables_to_configure(agent, dotenv[agent.name]) for agent in agents},
         known=frozenset(known),
         gates=tuple(gates),
         vertex=vertex,
-        cis=_cis(workspace, repository),
+        cis=_detect_cis(workspace, repository),
         branch=_main_branch(repository),
     )
 
@@ -180,7 +180,7 @@ def _find_packages(agent: AgentSettings, workspace: Path, packages: dict[str, st
 
 
 def _dotenv(folder: Path, workspace: Path) -> Mapping[str, str | None]:
-    """What the .env in or above an agent's folder sets."""
+    """Return the variables of the nearest .env in or above an agent's folder."""
     files = (place / ".env" for place in folders_upwards(folder, workspace))
     file = next((file for file in files if file.is_file()), None)
     try:
@@ -193,15 +193,15 @@ def _texts(folder: Path, suffixes: tuple[str, ...] = (".py", ".yaml", ".yml")) -
     return texts_below(folder, suffixes, max_entries=_FILES, size=_BYTES)
 
 
-def _unpassed(agent: AgentSettings, dotenv: Iterable[str]) -> tuple[str, ...]:
-    """The variables that the agent's code or .env names, and that the agent sees only where the configuration does."""
+def _variables_to_configure(agent: AgentSettings, dotenv: Iterable[str]) -> tuple[str, ...]:
+    """Return variables named in the agent's code or .env that reach the agent only if the configuration names them."""
     secrets = {name for name in dotenv if _SECRET.search(name) and name.isascii() and name.isidentifier()}
     asked = {name for name in names_in_code(agent.path) | secrets if not is_job_variable(name)}
     return tuple(sorted(asked - agent_environ(dict.fromkeys(asked, "x")).keys()))
 
 
-def _cis(workspace: Path, repository: Repository) -> tuple[CiName, ...]:
-    """The CI in use by its files, else by the address of the remote; () where nothing says it."""
+def _detect_cis(workspace: Path, repository: Repository) -> tuple[CiName, ...]:
+    """Detect the CI by its files, else by the URL of the remote; () if neither tells."""
     found = [name for name, ci in CIS.items() if any((workspace / file).exists() for file in ci.files)]
     if found:
         return tuple(found)
