@@ -1,6 +1,6 @@
-"""The pytest plugin: eval files as tests, one for each case. docs/pytest.md describes it.
+"""The pytest plugin: collects each case of an eval file as a test. See docs/pytest.md.
 
-Every pytest run imports this module, and what it needs only where eval files are collected.
+Every pytest run imports this module, so it imports the rest only when eval files are collected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker that every case has."""
+    """Register the marker of all cases."""
     config.addinivalue_line("markers", "agent_eval: a case of an eval file")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CollectedEvalFile | None:
-    """Collect the cases of an eval file, where that was asked for."""
+    """Collect the cases of an eval file, if an option or the ini file asks for it."""
     config = parent.config
     wanted = config.getoption("--agent-eval") or config.getoption(_CONFIG) or config.getini("agent_eval")
     if not wanted or not file_path.name.endswith(_SUFFIXES):

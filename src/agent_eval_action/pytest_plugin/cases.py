@@ -1,4 +1,4 @@
-"""Eval files and their cases as pytest's collectors and items, and the runs that measure them."""
+"""pytest's collectors and items for eval files and cases, and the runs that measure them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from agent_eval_action.run.plan import PlannedSet
 _NAME: Final = 200
 
 Measured = CaseView | AgentEvalError | None
-"""A case that was run; or why nothing could be run; None where the run ended before it."""
+"""A case that was run; the error that prevented the run; None if the run ended before the case."""
 
 
 def eval_file(
     path: Path, parent: pytest.Collector, *, config: Path | None, repeats: int | None
 ) -> CollectedEvalFile | None:
-    """Return the collector of an eval file; None where another tool's file has a name like one."""
+    """Return the collector of an eval file; None if the file only has a similar name."""
     named = parent.session.isinitpath(path)
     if not named and not (is_eval_file(path) or (path.name.endswith("-dataset.json") and holds_cases(path))):
         return None
@@ -52,14 +52,14 @@ def eval_file(
 
 
 class CaseProblem(Exception):  # noqa: N818 - no error of the code: it says what is wrong with a user's file
-    """What is wrong with an eval file, or with what it needs."""
+    """A problem of an eval file, or of its settings or agents."""
 
     def __init__(self, error: AgentEvalError) -> None:
         super().__init__(_sentences(error))
 
 
 class CollectedEvalFile(pytest.File):
-    """An eval file; its items are its cases, once for each agent that is evaluated by it."""
+    """An eval file; its items are its cases, once for each agent it evaluates."""
 
     def collect(self) -> Iterator[EvalItem]:
         """Read the file and its criteria. Raises CaseProblem with the line of each problem."""
@@ -73,18 +73,18 @@ class CollectedEvalFile(pytest.File):
             for item in planned.cases:
                 name = f"{item.case.eval_id}[{planned.agent}]" if len(plan.sets) > 1 else item.case.eval_id
                 what = {"case": item.case, "planned": planned, "agent": by_name[planned.agent], "agents": len(agents)}
-                yield EvalItem.from_parent(self, name=_shown(name), **what)
+                yield EvalItem.from_parent(self, name=_printable_name(name), **what)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
-        """Show a problem of the file without a traceback."""
+        """Show the file's problems without a traceback."""
         return str(excinfo.value) if isinstance(excinfo.value, CaseProblem) else super().repr_failure(excinfo, *args)
 
 
 class EvalItem(pytest.Item):
-    """One case of an agent. What cannot be measured is an error of its setup, what misses a threshold its failure.
+    """One case of an agent. If it cannot be measured, its setup fails; if it misses a threshold, the test fails.
 
-    ``agents``: how many are evaluated by its file. In ``key`` the file stands for the eval set, whose name depends on
-    what else is run.
+    ``agents``: how many agents its file evaluates. ``key`` has the file as eval set, because the set's name depends
+    on what else is run.
     """
 
     def __init__(self, *, case: EvalCase, planned: PlannedSet, agent: AgentSettings, agents: int, **node: Any) -> None:
@@ -95,7 +95,7 @@ class EvalItem(pytest.Item):
         self.line = case.line
         self.add_marker("agent_eval")
         for tag in tags_of(case):
-            if not tag.isidentifier() or tag[0] == "_":  # no name of a marker
+            if not tag.isidentifier() or tag[0] == "_":  # not a valid marker name
                 continue
             self.config.addinivalue_line("markers", f"{tag}: a tag of eval cases")
             self.add_marker(tag)
@@ -104,14 +104,14 @@ class EvalItem(pytest.Item):
         self._excused = False
 
     def setup(self) -> None:
-        """Measure the case, and with the first one all that are selected."""
+        """Measure the case; the first case measures all selected ones."""
         view = self.session.stash[_CASES].measured(self)
         if isinstance(view, AgentEvalError):
             pytest.fail(_sentences(view), pytrace=False)
         if view is None or view.result is None:
             pytest.fail("not measured: the run ended first", pytrace=False)
         scores = ((pair.criterion, pair.current.mean) for pair in view.pairs if pair.current is not None)
-        self.user_properties += [(f"agent_eval.{_shown(name)}", score) for name, score in scores]
+        self.user_properties += [(f"agent_eval.{_printable_name(name)}", score) for name, score in scores]
         self._failure = failure_text(view) if view.blocks else ""
         self._excused = any(pair.quarantined and (pair.errors or passing(pair) is False) for pair in view.pairs)
         if not (view.blocks or self._excused) and (view.result.unmeasured or _has_errors(view)):
@@ -120,22 +120,22 @@ class EvalItem(pytest.Item):
             pytest.skip("no criterion is applicable to this case")
 
     def runtest(self) -> None:
-        """Fail where a threshold is missed, as expected where the case is quarantined."""
+        """Fail if a threshold is missed; xfail if the case is quarantined."""
         if self._failure:
             pytest.fail(self._failure, pytrace=False)
         if self._excused:
             pytest.xfail(f"quarantined in {ACCEPT}")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return the place of the case in its file; pytest counts lines from 0."""
+        """Return path, line and name; pytest counts lines from 0."""
         return self.path, self.line - 1 if self.line else None, self.name
 
 
 class EvalCases:
-    """What a session measures. All cases that are selected are run at once, when the first result is wanted.
+    """Runs and caches a session's cases. The first result asked for starts one run of all selected cases.
 
-    A session that ends at the first failure runs a file at a time. A worker of pytest-xdist is given its items one by
-    one, and nobody else may run them: it runs each by itself.
+    A session that stops at the first failures runs one file at a time. A pytest-xdist worker receives its items one
+    by one, so it runs each separately.
     """
 
     def __init__(self, session: pytest.Session, options: Mapping[str, Any]) -> None:
@@ -146,13 +146,13 @@ class EvalCases:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the checkout, with a folder of results for each process. Raises AgentEvalError."""
+        """The checkout's settings, with a results folder for each process. Raises AgentEvalError."""
         settings = load_settings(self._session.config.rootpath, **self._options)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         return settings.model_copy(update={"out": settings.workspace / FOLDER / "pytest" / worker})
 
     def measured(self, item: EvalItem) -> Measured:
-        """Return the result of an item. One whose result was asked for before, by a re-run, is measured again."""
+        """Return the result of an item. Asked again, as on a re-run, it measures again."""
         if item.key not in self._measured:
             items = [item] if item.key in self._run else self._items_to_measure(item)
             for agents, chosen in _runs(items):
@@ -160,7 +160,7 @@ class EvalCases:
         return self._measured.pop(item.key)
 
     def _items_to_measure(self, item: EvalItem) -> list[EvalItem]:
-        """Return the items that are run with this one, which is among them."""
+        """Return the items to run together with this one, including it."""
         config = self._session.config
         if hasattr(config, "workerinput"):
             return [item]
@@ -177,7 +177,7 @@ class EvalCases:
         selectors = [f"{path}:{','.join(map(quoted_case, cases))}" for path, cases in files.items()]
         settings = self.settings.model_copy(update={"agents": agents or self.settings.agents})
         try:
-            # its own loop, which becomes nobody's default: other tests of the session may have theirs
+            # a private event loop, not set as the default, because other tests may use their own
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
                 report = ReportInput(runner.run(measure_cases(settings, selectors)))
         except AgentEvalError as error:
@@ -192,9 +192,9 @@ _CASES: Final = pytest.StashKey[EvalCases]()
 
 
 def _runs(items: Sequence[EvalItem]) -> Iterator[tuple[tuple[AgentSettings, ...], Sequence[EvalItem]]]:
-    """Yield the runs that measure these items and nothing else, each with its agents; () where all are wanted.
+    """Yield runs that measure exactly these items, each with its agents; () means all agents.
 
-    A run asks every agent of a file for all cases chosen of it, so agents of which other cases are chosen run apart.
+    A run measures the same cases for every agent of a file, so agents with different selected cases get their own run.
     """
     counts = Counter((item.path, item.key.case) for item in items)
     if all(counts[item.path, item.key.case] == item.agents for item in items):
@@ -211,11 +211,8 @@ def _has_errors(view: CaseView) -> bool:
     return not made or any(pair.kind is ChangeKind.ERROR or pair.errors for pair in view.pairs)
 
 
-def _shown(name: str) -> str:
-    """Return a name on one line that every terminal, file and other process can take.
-
-    Two colons are what pytest parts a test's name from its file's by.
-    """
+def _printable_name(name: str) -> str:
+    """Return a printable one-line name without "::", which separates file and test in pytest's ids."""
     return clean(name, _NAME).replace("::", ": :") or "(empty)"
 
 
