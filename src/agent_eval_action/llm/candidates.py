@@ -9,8 +9,8 @@ from typing import Final
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 
 MOST_CANDIDATES: Final = 8  # of one request to Gemini; OpenAI takes more
-# Another answer to the same question may come through.
-_OF_ONE_ANSWER: Final = frozenset({LlmErrorKind.BLOCKED, LlmErrorKind.EMPTY})
+# One answer alone may come through, or come in time: some servers make candidates one after another.
+OF_ONE_ANSWER: Final = frozenset({LlmErrorKind.BLOCKED, LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT})
 
 
 @dataclass(eq=False)
@@ -28,16 +28,17 @@ class OneRequest:
     """An ``Llm`` that makes one request of those that differ in ``sample`` alone and come at the same moment.
 
     The prompt is then paid for once. Candidates are sampled independently, as requests are. What a model or a server
-    gives fewer of than were asked for is asked one by one, and a model that gave one is not asked for more again.
+    gives fewer of than were asked for is asked one by one; ``_several`` is what the first answer to several showed of
+    a model, and one that did not give them is not asked for several again.
     """
 
     inner: Llm
     _open: list[_Batch] = field(default_factory=list)
-    _one_only: set[str] = field(default_factory=set)
+    _several: dict[str, bool] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply: a candidate of its own."""
-        if request.model in self._one_only:
+        if not self._several.get(request.model, True):
             return await self.inner.generate(request)
         batch = self._join(request)
         place = len(batch.samples)
@@ -71,8 +72,10 @@ class OneRequest:
         size = len(batch.samples)
         reply = await self.inner.generate(replace(batch.request, candidates=size))
         if isinstance(reply, LlmError):
-            return [] if size > 1 and reply.kind in _OF_ONE_ANSWER else reply
-        if size > 1 and not reply.more:
-            self._one_only.add(batch.request.model)
+            if reply.kind is LlmErrorKind.TIMEOUT and size > 1:
+                self._several.setdefault(batch.request.model, False)
+            return [] if size > 1 and reply.kind in OF_ONE_ANSWER else reply
+        if size > 1:
+            self._several.setdefault(batch.request.model, bool(reply.more))
         more = [LlmReply(text, LlmUsage(0, 0, 0)) for text in reply.more]
         return [replace(reply, more=()), *more]

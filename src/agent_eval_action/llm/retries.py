@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agent_eval_action.config.models import RETRY_SECONDS
+from agent_eval_action.llm.candidates import OF_ONE_ANSWER
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 
 FIRST_WAIT: Final = 1.0
@@ -46,7 +47,8 @@ class Retrying:
             empty += answer.kind is LlmErrorKind.EMPTY
             wasted = wasted + answer.usage if answer.usage else wasted
             wait = self._wait(tries, answer.retry_after)
-            end = self._end(answer, empty, spent, wait)
+            one_by_one = request.candidates > 1 and answer.kind in OF_ONE_ANSWER  # they are asked for so now
+            end = "" if one_by_one else self._end(answer, empty, spent, wait)
             if end is not None:
                 message = f"{answer.message.removesuffix('.')}{end}" if end else answer.message
                 return replace(answer, message=message, seconds=spent, usage=wasted)

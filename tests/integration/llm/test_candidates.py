@@ -158,6 +158,30 @@ async def test_a_server_that_breaks_on_several_is_asked_for_one(llm: LlmStack, o
     assert [sent["body"].get("n", 1) for sent in openai.seen.requests] == [3, 1, 1, 1]
 
 
+async def test_a_server_that_is_late_with_several_is_asked_for_one(gemini: GeminiServer) -> None:
+    async def hold(request: ModelRequest) -> None:
+        if request.candidates > 1:
+            await asyncio.sleep(600)
+
+    gemini.hold = hold
+    environ = {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url}
+    llm = open_llm(LlmOptions(timeout_s=1), environ, cache=None, read_cache=False, meter=Meter())
+    for text in ("Is it so?", "And so?"):
+        assert await votes(llm, 3, text=text) == [numbered(0)] * 3
+    assert wanted(gemini.seen.requests) == [3, 1, 1, 1, 1, 1, 1]
+    [use] = llm.meter.uses()
+    assert (use.calls, use.failed) == (7, 1), "the server may have worked for it"
+    await llm.close()
+
+
+async def test_one_late_answer_does_not_make_every_further_vote_a_call(llm: LlmStack, gemini: GeminiServer) -> None:
+    await votes(llm, 3)
+    gemini.faults = [Fault(code=504, times=1)]
+    assert await votes(llm, 3, text="And so?") == [numbered(0)] * 3
+    assert await votes(llm, 3, text="And now?") == [numbered(0), numbered(1), numbered(2)]
+    assert wanted(gemini.seen.requests) == [3, 3, 1, 1, 1, 3]
+
+
 async def test_a_storm_of_429_loses_no_sample(llm: LlmStack, gemini: GeminiServer) -> None:
     gemini.limit = RateLimit(20)
     said = await asyncio.gather(*(votes(llm, 3, text=f"Is it {n}?") for n in range(30)))
