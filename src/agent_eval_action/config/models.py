@@ -208,6 +208,18 @@ _answers = partial(option, describes_agent=True, decides_answers=True)
 _serves = partial(_answers, has_flag=False)
 """One that only some drivers have, and an agent is given in the file."""
 
+_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
+DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
+    "adk": ((), "", ()),
+    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
+    "adk_server": _SERVER,
+    "a2a": _SERVER,
+    "openai": (*_SERVER[:2], ("headers", "model")),
+    "command": (("command",), "command: the program that answers, and its arguments", ()),
+    "python": (("function",), "function: MODULE:FUNCTION", ()),
+}
+"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
+
 
 class AgentDefaults(Frozen):
     """The options of an agent, as agents have them that set nothing of their own.
@@ -231,9 +243,9 @@ class AgentDefaults(Frozen):
     )
     driver: Name = _answers(
         "adk",
-        "What answers: ADK's Runner, a recording, or a driver from an installed package.",
+        f"What answers: {', '.join(DRIVER_OPTIONS)}, or a driver from an installed package.",
         "{}, with a recording `recorded`",
-        metavar="adk|recorded|NAME",
+        metavar="NAME",
     )
     recording: Annotated[Path | None, FOLDER] = _answers(
         None, "Folder of a finished run whose transcripts are scored again."
@@ -313,19 +325,6 @@ class AgentSettings(AgentDefaults):
     name: str
     evals: Evals = ()
     module: AgentModule | None = None
-
-
-_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
-DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
-    "adk": ((), "", ()),
-    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
-    "adk_server": _SERVER,
-    "a2a": _SERVER,
-    "openai": (*_SERVER[:2], ("headers", "model")),
-    "command": (("command",), "command: the program that answers, and its arguments", ()),
-    "python": (("function",), "function: MODULE:FUNCTION", ()),
-}
-"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
 
 
 class AgentIdentity(Frozen):
