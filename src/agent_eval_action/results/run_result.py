@@ -1,6 +1,6 @@
 """What a run leaves: attempts with their scores in attempts.jsonl, and the RunResult of results.json."""
 
-from __future__ import annotations
+# Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 import enum
 import gc
@@ -176,14 +176,14 @@ class Usage(Frozen):
     calls_without_usage: int = 0
 
     @classmethod
-    def total(cls, usages: Iterable[Usage]) -> Usage:
+    def total(cls, usages: Iterable["Usage"]) -> "Usage":
         """Sum each field; None where none of them has a number."""
         every = [vars(usage) for usage in usages]
         known = {name: [value for one in every if (value := one[name]) is not None] for name in cls.model_fields}
         return cls(**{name: sum(values) for name, values in known.items() if values})
 
     @classmethod
-    def of_turns(cls, turns: Sequence[Invocation]) -> Usage:
+    def of_turns(cls, turns: Sequence[Invocation]) -> "Usage":
         """Sum what the events of all turns report; a model event without a report is counted as such."""
         reports = [event.usage_metadata or {} for turn in turns for event in turn.events if event.is_model_call]
         prompt, candidates, total = [
@@ -207,7 +207,7 @@ class Durations(Frozen):
     tool: float | None = None
 
     @classmethod
-    def of_turns(cls, turns: Sequence[Invocation]) -> Durations:
+    def of_turns(cls, turns: Sequence[Invocation]) -> "Durations":
         """Sum the durations of the turns that were measured."""
 
         def seconds(name: str) -> float | None:
