@@ -1,4 +1,4 @@
-"""What main knows: the stores of its records (``STORES``), their making, pooling and look-up."""
+"""Main's records: their stores (``STORES``), how they are made, pooled and looked up."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from agent_eval_action.baseline.rerun import RerunStore
 from agent_eval_action.results.base import StoreKind
 
 STORES: Final[dict[StoreKind, type[Store]]] = {store.kind: store for store in (FileStore, BranchStore, RerunStore)}
-"""By the name in ``baseline.store``. ``results.base.StoreKind`` lists the same names."""
+"""Stores by their name in ``baseline.store``. ``results.base.StoreKind`` lists the same names."""

@@ -30,7 +30,7 @@ _HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """What there is to accept: cases, criteria, agents and eval sets of the suite as it is now."""
+    """The names of the current suite's cases, criteria, agents and eval sets."""
 
     case: Collection[str] = ()
     criterion: Collection[str] = ()
@@ -39,7 +39,7 @@ class KnownNames:
 
 
 def read(path: Path, *, workspace: Path | None = None) -> dict[Accepted, int | None]:
-    """The entries of the file with their lines; none when there is no file.
+    """The entries of the file with their lines; none if there is no file.
 
     Raises ConfigError with every problem at its line.
     """
@@ -60,11 +60,11 @@ def _entries(source: Source) -> dict[Accepted, int | None]:
         problems = [source.problem((), "must be a list of accepted changes", hint='begin with "- case: ID"')]
     if problems:
         raise ConfigError("the accepted changes cannot be used", problems=tuple(problems))
-    return {_accepted(item): source.line((index,)) for index, item in enumerate(source.value)}
+    return {_parse_entry(item): source.line((index,)) for index, item in enumerate(source.value)}
 
 
 def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[Problem, ...]:
-    """A warning for every name there is none of: a case that was removed since must not stop anything."""
+    """A warning for every unknown name, which must not stop a run: a case may have been removed since."""
     problems: list[Problem] = []
     for accepted, line in entries.items():
         for word in ("case", "criterion", "agent", "eval_set"):
@@ -78,31 +78,31 @@ def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[
 
 
 def pending(entries: Iterable[Accepted], records: Sequence[Record]) -> tuple[Accepted, ...]:
-    """Entries that no record of main carries yet: the next record starts these histories anew.
+    """Accepted changes that no record of main includes yet: the next record restarts their history.
 
-    An entry that the newest record carries is spent: left in the file, it accepts nothing any more. A quarantine is
-    no accepted change.
+    Once the newest record includes an entry it is spent, and has no effect even if it stays in the file. Quarantines
+    are not accepted changes.
     """
     spent = {entry.id for entry in records[0].accepted} if records else set()
     return tuple(entry for entry in accepted_changes(entries) if entry.id not in spent)
 
 
 def accepted_changes(entries: Iterable[Accepted]) -> tuple[Accepted, ...]:
-    """The entries that accept a change of the agent: all but quarantines."""
+    """The entries that accept a change of the agent: all except quarantines."""
     return tuple(entry for entry in entries if not isinstance(entry, Quarantine))
 
 
 def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path) -> tuple[Accepted, ...]:
-    """Add entries to the file, the rest of it byte for byte as it was; those it has already are not added again.
+    """Append the entries that the file lacks, and leave its other content unchanged byte for byte.
 
-    Returns the added ones. Raises ConfigError or OutputError, and then nothing is written.
+    Returns the added ones. Raises ConfigError or OutputError without writing anything.
     """
     before = read(path, workspace=workspace)
-    added = {accepted: entry for entry in entries if (accepted := _accepted(entry)) not in before}
+    added = {accepted: entry for entry in entries if (accepted := _parse_entry(entry)) not in before}
     if not added:
         return ()
     text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
-    after = (text if text.endswith("\n") else text + "\n") + "".join(map(_written, added.values()))
+    after = (text if text.endswith("\n") else text + "\n") + "".join(map(_entry_text, added.values()))
     try:
         whole = list(parse(after, path)) == [*before, *added]
     except ConfigError:
@@ -114,7 +114,7 @@ def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path)
     return tuple(added)
 
 
-def _written(entry: Mapping[str, str]) -> str:
+def _entry_text(entry: Mapping[str, str]) -> str:
     lines = [f"{name}: {json.dumps(entry[name], ensure_ascii=False)}" for name in _KEYS if entry.get(name)]
     return "- " + "\n  ".join(lines) + "\n"
 
@@ -142,7 +142,7 @@ def _problems(source: Source, index: int, item: Any) -> list[Problem]:
 
 
 def why_no_day(text: str) -> str:
-    """Why a text names no day; "" where it does."""
+    """Why a text is not a date; "" if it is one."""
     if not _DAY.fullmatch(text):
         return "must be a day: YYYY-MM-DD"
     try:
@@ -152,7 +152,7 @@ def why_no_day(text: str) -> str:
     return ""
 
 
-def _accepted(item: Mapping[str, str]) -> Accepted:
-    """Its id is of all its words: the same change accepted for another reason is another acceptance."""
+def _parse_entry(item: Mapping[str, str]) -> Accepted:
+    """The id covers all fields, so that the same change accepted for another reason is another acceptance."""
     words = {name: item[name] for name in _KEYS if item.get(name)}
     return (Quarantine if "until" in words else Accepted)(id=json_digest(words), **words)

@@ -1,4 +1,4 @@
-"""The ``branch`` store: an orphan branch of the remote, one small file per run of main, written by plumbing."""
+"""The ``branch`` store: an orphan branch of the remote with a small file per run of main, written by git plumbing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused
 
 KEEP: Final = 100
-"""How many runs of main the branch holds; older ones stay in its commits."""
+"""The number of runs of main that the branch holds; older ones stay in its git history."""
 
 _FOLDER: Final = "records"
 _MARKER: Final = "agent-eval.json"
@@ -44,7 +44,7 @@ branch and removes old records; what else lies here is removed too. Do not merge
 _TRIES: Final = 60
 _DEADLINE_S: Final = 240.0
 _LONGEST_WAIT_S: Final = 2.0
-_SEEN: Final = 1_000  # files looked at, newest first: a flooded branch costs no more
+_SEEN: Final = 1_000  # most files to look at, newest first, so that a flooded branch costs no more
 _AT_ONCE: Final = 25
 _SKIPPED_SHOWN: Final = 5
 _BLOB: Final = "100644"
@@ -52,7 +52,7 @@ _BLOB: Final = "100644"
 
 @dataclass(frozen=True, slots=True)
 class BranchStore(Store):
-    """``remote``: where the branch lies; None when the checkout has none that can be used."""
+    """``remote``: the remote with the branch; None if the checkout has no usable one."""
 
     kind: ClassVar[StoreKind] = "branch"
     begin: ClassVar[str] = "the next run on the main branch records what it scores"
@@ -68,7 +68,7 @@ class BranchStore(Store):
 
     @classmethod
     def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> BranchStore:
-        """The branch that is configured. The remote's credential is read here, before any agent starts."""
+        """The configured branch. Reads the remote's credential now, before any agent starts."""
         baseline = settings.baseline
         repository = Repository(settings.workspace, environ)
         remote = remote_of(repository, baseline.remote, environ)
@@ -84,7 +84,7 @@ class BranchStore(Store):
 
     @collector_paused()
     def records(self, query: RecordQuery) -> FoundRecords:
-        """The records to compare with. Never raises for what lies on the branch or cannot be reached: it is noted."""
+        """The records to compare with. Never raises: problems of the branch or the remote become notes."""
         if self.remote is None:
             return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", query)
         try:
@@ -107,7 +107,7 @@ class BranchStore(Store):
         return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}", *query.notes))
 
     def add(self, record: Record) -> WriteResult:
-        """Add one record; on a conflict with another writer, fetch and try again. Problems are returned, not raised."""
+        """Add one record; after a conflict with another writer, fetch and retry. Problems are returned, not raised."""
         if self.remote is None:
             return WriteResult(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
         data = record_bytes(record)
@@ -132,7 +132,7 @@ class BranchStore(Store):
             lost += pushed.outcome == "unreachable"
             if pushed.outcome == "refused" or lost > 2 or time.monotonic() > until:  # noqa: PLR2004 - three tries
                 break
-            # spread over all who want to write: twenty that come back together lose nineteen times
+            # random waits spread the writers: of twenty that retry together, nineteen would lose again
             self.wait(random.uniform(0, min(_LONGEST_WAIT_S, 0.05 * 2 ** min(number, 6))))  # noqa: S311 - no secret
         words = {"moved": "others kept writing", "refused": "was refused", "unreachable": "cannot be reached"}
         error = f" ({pushed.error})" if pushed.error else ""
@@ -183,7 +183,7 @@ def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) 
 
 
 def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[str]]:
-    """Split the entries into records and problems: links, folders and submodules are no records."""
+    """Split the entries into records and problems; links, folders and submodules are problems."""
     now = dt.datetime.now(dt.UTC)
     files: list[TreeEntry] = []
     others: list[str] = []
@@ -197,7 +197,7 @@ def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[s
 
 
 def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]:
-    """Sort the most likely choice first. Names are a hint; the records decide."""
+    """Sort the most likely choices first. File names are only a hint; the records decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
     rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(query.ancestors)))}
     newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))
@@ -207,7 +207,7 @@ def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]
 
 
 def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
-    """Some files at once, few enough to fit into memory; too large ones are skipped."""
+    """Batches of files that fit into memory; files that are too large are skipped."""
     lot: list[TreeEntry] = []
     size = 0
     for entry in files:

@@ -1,4 +1,4 @@
-"""The ``file`` store: a baseline committed beside the code, usually ``.agent-eval/baseline.json``."""
+"""The ``file`` store: a baseline committed with the code, usually ``.agent-eval/baseline.json``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IGNORE: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class FileStore(Store):
-    """One file. ``workspace``: the folder no link may lead out of; a path given outside of it is taken as meant."""
+    """One file. ``workspace``: no link may lead out of it; a path outside it is used as given."""
 
     kind: ClassVar[StoreKind] = "file"
     begin: ClassVar[str] = "run `agent-eval baseline update` and commit the file it writes"
@@ -53,15 +53,15 @@ class FileStore(Store):
     def name(self) -> str:
         return relative(self.path, self.workspace) if self.workspace else self.path.as_posix()
 
-    def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
+    def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the checkout has only one file
         record = self.read()
         return FoundRecords((record,) if record and record.cases else ())
 
-    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - a committed file is not written behind one's back
+    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - runs do not change committed files
         return WriteResult(False, f"{self.name} is written by `agent-eval baseline update` alone")
 
     def read(self) -> Record | None:
-        """The record, or None when there is no file. Raises ResultsError naming path and line."""
+        """The record, or None if there is no file. Raises ResultsError with path and line."""
         path = self.path
         if not os.path.lexists(path):
             return None
@@ -72,7 +72,7 @@ class FileStore(Store):
                 record = Record.model_validate_json(text)
                 if "schema_version" in record.model_fields_set:
                     return _with_shared_parts(record)
-            source = Source.parse(text, path=path, error=ResultsError)  # knows lines, in several times the memory
+            source = Source.parse(text, path=path, error=ResultsError)  # has line numbers, but takes far more memory
         except ResultsError as error:
             hint = _unreadable_hint(path, bound)
             raise ResultsError(f"the baseline {error.message}", hint=hint, problems=error.problems) from None
@@ -81,13 +81,13 @@ class FileStore(Store):
         return _with_shared_parts(validated(source, Record, message, _ANEW))
 
     def write(self, record: Record) -> None:
-        """Replace the file in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
+        """Replace the file atomically, so that neither a reader nor a crash sees a partial file. Raises OutputError."""
         with writing(f"the baseline {self.path}"):
             replace_committed(self.path, baseline_text(record), self.workspace)
 
 
 def _with_shared_parts(record: Record) -> Record:
-    """Equal names and scores, most of a suite's, as the same object: they take a fifth of the memory."""
+    """Share equal names and scores, which are most of a suite's: this takes a fifth of the memory."""
     known: dict[CriterionRecord, CriterionRecord] = {}
 
     def shared(case: CaseRecord) -> CaseRecord:
@@ -99,7 +99,7 @@ def _with_shared_parts(record: Record) -> Record:
 
 
 def replace_committed(path: Path, text: str, workspace: Path | None) -> None:
-    """Replace a committed file. Raises OSError, and ConfigError where it or a folder above it is a link."""
+    """Replace a committed file. Raises OSError, and ConfigError if it or a folder above it is a link."""
     folder = OutputFolder.at(path.parent, workspace)
     if link := (folder / path.name).first_link():
         raise ConfigError(f"{link} is a symbolic link, and is not written through", hint="put the file itself there")
@@ -109,14 +109,14 @@ def replace_committed(path: Path, text: str, workspace: Path | None) -> None:
 
 
 def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> None:
-    """Give ``.agent-eval`` a .gitignore that lets only the baseline and the accepted changes in; never replaces one."""
+    """Give ``.agent-eval`` a .gitignore that admits only the baseline and accept.yaml; never replaces one."""
     extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
     folder.add(".gitignore", (_IGNORE + extra).encode())
 
 
 def _bound(path: Path, workspace: Path | None) -> Path | None:
-    """The workspace when ``path`` is written as lying in it; None when the user named a place elsewhere."""
-    inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the very link that is asked about
+    """The workspace if ``path`` is written as inside it; None if the user named a place elsewhere."""
+    inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the link to be checked
     return workspace if inside else None
 
 

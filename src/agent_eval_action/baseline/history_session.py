@@ -1,4 +1,4 @@
-"""What a run is compared with and where its own record goes: the store of a checkout, and who may write to it."""
+"""The history that a run is compared with, and the store of its own record, with the rules for recording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANU
 
 
 def why_never_recorded(event: Event, head: str | None) -> str | None:
-    """Why no run of this job leaves a record, however it ends; None when it may. ``head``: the commit tested."""
+    """Why no run of this job is ever recorded; None if it may be. ``head``: the tested commit."""
     reasons = (
         (event.kind is EventKind.LOCAL, "only runs of main in CI are recorded"),
         (event.is_change or event.fork, "a change that is not merged is never recorded"),
@@ -40,7 +40,7 @@ def why_never_recorded(event: Event, head: str | None) -> str | None:
 
 
 def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str | None:
-    """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
+    """Why this run is not recorded; None if it may be. ``head``: the tested commit."""
     if why := why_never_recorded(event, head):
         return why
     if result.status is not RunStatus.COMPLETE:
@@ -50,17 +50,17 @@ def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str |
 
 
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
-    """The pairs confirmed worse than main. A pair that is only below its threshold stays: it shows main's real state.
+    """The pairs to leave out of the record: those confirmed worse than main, and quarantined ones.
 
-    Leaving those out too would let only lucky scores into the history. What a quarantine excuses is left out as well:
-    after it, the case is compared with what main had before.
+    A pair that is only below its threshold stays, since it shows main's real state: leaving it out would let only
+    lucky scores into the history. After a quarantine the case is compared with main's scores from before it.
     """
     return tuple((pair.key, pair.criterion) for pair in decision.pairs if pair.confirmed or pair.quarantined)
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySession:
-    """The records of main that a run is compared with, and the store that its own goes to.
+    """The records of main that a run is compared with, and the store of its own record.
 
     ``how`` describes the commit to compare with. ``entries``: those of accept.yaml, with their lines.
     """
@@ -75,11 +75,11 @@ class HistorySession:
 
     @property
     def _honoured(self) -> tuple[Accepted, ...]:
-        """None if the policy forbids accepting: then no history starts anew, now or at the merge."""
+        """() if the policy forbids accepting: then no history restarts, now or at the merge."""
         return tuple(self.entries) if self.settings.policy.accept == "honour" else ()
 
     def history(self, suite: Suite | None = None) -> History:
-        """The pooled history that is comparable with ``suite``, or without a suite with main's newest definitions."""
+        """The pooled history that is comparable with ``suite``; without a suite, with main's newest definitions."""
         records, rules = self.found.records, self.settings.baseline
         accepts = pending(self._honoured, records)
         pooled = pool(records, suite, accepts=accepts, last=rules.runs, source=self.store.name)
@@ -96,16 +96,16 @@ class HistorySession:
         )
 
     def without_records(self) -> HistorySession:
-        """The same once its history is made: adding a run needs no older record, and many take much memory."""
+        """This session without its records, to free memory: adding a run needs none of them."""
         return replace(self, found=replace(self.found, records=()))
 
     @property
     def recording(self) -> bool:
-        """Whether this run may become a part of the history."""
+        """Whether this run may be recorded."""
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
     def add(self, result: RunResult) -> WriteResult:
-        """Record a run of main, without the pairs that its decision found regressed."""
+        """Record a run of main, without the pairs that regressed."""
         if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
         bad = regressed(result.decision) if result.decision else ()
@@ -115,10 +115,10 @@ class HistorySession:
 def open_history_session(
     settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None
 ) -> HistorySession:
-    """Find what a run of this checkout is compared with. ``base``: of a change, what its base commit has stored.
+    """Find the history for a run of this checkout. ``base``: what the base commit of a change has stored.
 
-    Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
-    what is on a branch, or that it cannot be reached, is noted.
+    Raises ResultsError if the file store's file is no baseline, ConfigError if accept.yaml is wrong. Problems with a
+    branch, for example that it cannot be reached, are notes.
     """
     repository = Repository(settings.workspace, environ)
     store: Store = STORES[store_kind(settings, environ, event, base)].of_settings(settings, environ)
@@ -144,7 +144,7 @@ def open_history_session(
 
 
 def _records_of_base(store: FileStore, base: BaseBaseline) -> FoundRecords:
-    """The base commit's file: what a change writes into its own must not make a worse agent pass."""
+    """The base commit's baseline: a change's own file could make a worse agent pass."""
     own, short = store.read(), base.commit[:10]
     if base.baseline is None:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
@@ -159,7 +159,7 @@ def store_kind(
 ) -> StoreKind:
     """The store to use: the configured one; else the file if there is one; else the branch if CI supports it.
 
-    ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
+    ``base``: what the base commit of a change has stored, because a change must not choose its own reference.
     """
     if settings.baseline.store != "auto":
         return settings.baseline.store

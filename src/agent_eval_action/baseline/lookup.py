@@ -1,4 +1,4 @@
-"""Which records of main a run is compared with, where they may lie, and what became of a new one."""
+"""Choose the records of main that a run is compared with; the interface of stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_eval_action.results.history import Record
 
 @dataclass(frozen=True, slots=True)
 class BaseBaseline:
-    """What the base commit of a change has stored beside its code; ``baseline`` None: nothing that can be read."""
+    """The baseline that the base commit of a change has stored; ``baseline`` None: nothing readable."""
 
     commit: str
     baseline: Record | None = None
@@ -25,7 +25,7 @@ class BaseBaseline:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Whether a record was stored, and in words what became of it."""
+    """Whether a record was stored, and a sentence about it."""
 
     stored: bool
     note: str
@@ -35,8 +35,8 @@ class WriteResult:
 class RecordQuery:
     """Which records a run is compared with. ``ancestors``: the reference and its first parents, nearest first.
 
-    ``complete``: the ancestors reach as far as anybody looks; otherwise records of other commits up to ``at`` (the
-    reference's date, seconds since 1970) are taken too, and ``notes`` say so, with ``clone_hint``.
+    ``complete``: the ancestors go back far enough. Otherwise records of other commits up to ``at`` (the reference's
+    date, seconds since 1970) count as well, and ``notes`` report it, with ``clone_hint``.
     """
 
     reference: str | None = None
@@ -51,20 +51,20 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Records, the newest commit first, and what there is to say about them."""
+    """Records, newest commit first, and notes about them."""
 
     records: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Store(ABC):
-    """A place that holds records of main.
+    """A place for records of main.
 
     ``kind``: its name in the settings.
-    ``begin``: how a baseline comes to be there, for hints; backticks mark names.
-    ``committed``: it is a file of the checkout, so a change is compared with what its base commit has of it.
-    ``written_by_runs``: runs of main add their records; otherwise only people write it, if anybody does.
-    ``needs_remote``: its records may be of commits that a shallow clone lacks, which the remote is asked for.
+    ``begin``: how to create a baseline there, for hints; backticks mark names.
+    ``committed``: it is a file of the checkout, so a change is compared with the base commit's version.
+    ``written_by_runs``: runs of main add their records; otherwise only people write it, if anyone.
+    ``needs_remote``: its records may belong to commits that a shallow clone lacks and must fetch.
     """
 
     kind: ClassVar[StoreKind]
@@ -76,24 +76,24 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> Self:
-        """The store that is configured."""
+        """The configured store."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """As reports show it."""
+        """The name that reports show."""
 
     @abstractmethod
     def records(self, query: RecordQuery) -> FoundRecords:
-        """The records to compare a run with. Raises ResultsError when a file the user keeps is no baseline."""
+        """The records to compare a run with. Raises ResultsError if a file that the user keeps is no baseline."""
 
     @abstractmethod
     def add(self, record: Record) -> WriteResult:
-        """Keep one run of main. A failure is noted, not raised: the verdict stands without it."""
+        """Store one run of main. A failure is returned as a note: the verdict stands without it."""
 
 
 def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
-    """Of all records those at or before the reference, nearest first, at most ``limit`` runs. Pure."""
+    """The records at or before the reference, nearest first, at most ``limit`` runs. Pure."""
     rank = {sha: place for place, sha in enumerate(query.ancestors)}
     near = [record for record in records if record.commit in rank]
     near.sort(key=lambda record: (-rank[record.commit or ""], record.created_at), reverse=True)
@@ -126,17 +126,17 @@ def look_up(
     walked, complete = _first_parents(repository, found.sha, remote)
     at = walked[0].at if walked else None
     if at is None and head is not None:
-        at = head.at  # the merge commit is younger than what it was merged onto
+        at = head.at  # the merge commit is younger than the base it was merged onto
     ancestors, hint = tuple(commit.sha for commit in walked) or (found.sha,), event.clone_hint.format(0)
     return RecordQuery(found.sha, found.how, ancestors, complete, at, limit, clone_hint=hint)
 
 
 def _first_parents(repository: Repository, sha: str, remote: Remote | None) -> tuple[tuple[Commit, ...], bool]:
-    """A commit and its first parents, and whether these are all that anybody looks at."""
+    """A commit and its first parents, and whether they go back far enough."""
     walked = repository.first_parents(sha, WALK)
     if walked and (len(walked) == WALK or not repository.is_shallow()):
         return walked, True
-    # where a clone was cut rev-list names no parents, but the commit itself does
+    # where a clone is cut rev-list omits the parents, but the commit itself names them
     last = repository.commit(walked[-1].sha) if walked else None
     if last is not None and not last.parents:
         return walked, True

@@ -1,4 +1,4 @@
-"""Pools the records of main: per pair the comparable scores of the newest runs, or why there are none; main's past."""
+"""Pool the records of main: for each pair the comparable scores of the newest runs, or why there are none."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """How cases and criteria are defined now, by the names records keep.
+    """The current definitions of cases and criteria, by the names that records use.
 
-    ``cases``: the case's digest and its criteria's digests by name; ``criteria``: what those digests stand for.
-    ``skipped``: agents that are there still, with cases that are none of this suite.
+    ``cases``: each case's digest, and the digests of its criteria by name. ``criteria``: the definitions behind those
+    digests. ``skipped``: agents that exist but whose cases are not in this suite.
     """
 
     cases: Mapping[CaseKey, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class Suite:
     skipped: frozenset[str] = frozenset()
 
     def match(self, earlier: Sequence[CaseRecord]) -> CaseMatches:
-        """Which of these recorded cases is which case of this suite, whatever it was called then."""
+        """Match recorded cases with this suite's cases, whatever they were called then."""
         if all(case.key in self.cases and self.cases[case.key][0] == case.digest for case in earlier):
-            return CaseMatches({case.key: case.key for case in earlier})  # as nearly always
+            return CaseMatches({case.key: case.key for case in earlier})  # the usual case
         now = [CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, digests) in self.cases.items()]
         return match_cases((recorded_identity(case) for case in earlier if case.agent not in self.skipped), now)
 
@@ -69,11 +69,11 @@ def pool(
     last: int = 20,
     source: str = "",
 ) -> History:
-    """The history in ``records``, newest first, as far as it is comparable with ``suite``.
+    """The history in ``records`` (newest first) that is comparable with ``suite``.
 
-    Without a suite the newest definitions count. Of a pair at most ``last`` comparable runs are pooled, and
-    none from before the run in which an accepted change of it first shows. ``accepts`` are accepted changes
-    that no run shows yet: the history of their pairs is empty.
+    Without a suite the newest definitions count. For each pair at most ``last`` comparable runs are pooled, none of
+    them older than the run in which an accepted change of the pair first appears. ``accepts``: accepted changes that
+    no run includes yet; the history of their pairs is empty.
     """
     if not records:
         return History(pending=tuple(accepts), source=source)
@@ -96,7 +96,7 @@ def pool(
 
 
 def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
-    """A warning when the newest record is older than ``max_age`` days."""
+    """A warning if the newest record is older than ``max_age`` days."""
     if history.pooled is None:
         return None
     try:
@@ -122,17 +122,17 @@ def _newest_suite(records: Sequence[Record]) -> Suite:
     there: set[CaseKey] = set()
     for record in records:
         there |= {case.key for case in record.cases} | {pair.key for pair in record.withheld}
-        if record.whole:  # what an older run alone has was removed from main since
+        if record.whole:  # anything that only older runs have was removed from main
             break
     return Suite({key: value for key, value in cases.items() if key in there}, criteria)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A record with the names its cases have now, and its cases by key.
+    """A record with its cases under their current names.
 
-    ``old_names``: the names they had then, by those they have now, where they differ. ``ambiguous``: cases of now
-    that this record may have under several other names.
+    ``old_names``: the former names of renamed cases, by current name. ``ambiguous``: current cases that this record may
+    have under several other names.
     """
 
     record: Record
@@ -141,15 +141,15 @@ class _Run:
     ambiguous: Mapping[CaseKey, tuple[str, ...]]
 
     def accepted(self, pair: PairName) -> dict[str, Accepted]:
-        """The accepted changes of a pair that were in force, by their id."""
+        """The accepted changes of a pair that were in force at this run, by id."""
         then = self.old_names.get(pair[0], pair[0])
         return {entry.id: entry for entry in self.record.accepted if entry.covers(then, pair[1])}
 
 
 def _runs(records: Sequence[Record], now: Suite) -> tuple[_Run, ...]:
-    """The records, newest first, as if their cases had always been called what they are called now."""
+    """The records, newest first, with all cases under their current names."""
     runs: list[_Run] = []
-    known: dict[CaseKey, CaseKey] = {}  # by them an older definition of a case that was renamed since is found
+    known: dict[CaseKey, CaseKey] = {}  # maps older definitions of cases that were renamed since
     for record in records:
         matches = now.match(record.cases)
         names = current_names(record, matches, known)
@@ -171,7 +171,7 @@ def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pooling:
-    """Records, newest first, matched with the current suite. ``shared``: equal histories are one object."""
+    """Records, newest first, matched with the current suite. ``shared`` holds one object per distinct history."""
 
     runs: tuple[_Run, ...]
     now: Suite
@@ -180,7 +180,7 @@ class _Pooling:
     shared: dict[tuple[object, ...], PairHistory] = field(default_factory=dict)
 
     def names(self) -> set[PairName]:
-        """The suite's pairs that main knows, and those main still had in its newest run of everything."""
+        """The suite's pairs that main knows, and those that main's newest complete run still had."""
         scored = [{(case.key, name) for case in run.record.cases for name in case.criteria} for run in self.runs]
         withheld = [{(pair.key, pair.criterion) for pair in run.record.withheld} for run in self.runs]
         known = set().union(*scored)
@@ -193,7 +193,7 @@ class _Pooling:
         return found | {pair for pair in current if any(pair[0] in run.ambiguous for run in self.runs)}
 
     def pair(self, pair: PairName) -> PairHistory:
-        """Its pooled scores, or why there are none."""
+        """A pair's pooled scores, or why there are none."""
         key, name = pair
         runs, anew = self._since_accepted(pair)
         seen = [
@@ -215,7 +215,7 @@ class _Pooling:
         return self.shared.setdefault((*values, id(history.record)), history)
 
     def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[CaseRecord]:
-        """Each case with its pooled counts. ``pairs`` are sorted."""
+        """Each case with its pooled counts. ``pairs`` must be sorted."""
         recorded = ((*pair, history, history.record) for pair, history in pairs.items() if history.record is not None)
         for key, group in groupby(recorded, key=lambda item: item[0]):
             found = [run.cases[key] for run in self.runs if key in run.cases]
@@ -223,7 +223,7 @@ class _Pooling:
             newest = next((case for case in found if case.digest == digest), found[0])
             criteria = {}
             for _, name, history, record in group:
-                # scores of an accepted change, or of a case that several agents had, look as if they counted
+                # scores of an accepted change, or of a case that agents share, do not count despite equal digests
                 alike = newest.digest == digest and record.digest == digests.get(name)
                 if not (alike and history.incomparable):
                     criteria[name] = self._pooled(history, record)
@@ -239,7 +239,7 @@ class _Pooling:
         return newest.model_copy(update={"n": history.n, "scores": history.scores, "passed": passed, "mean": None})
 
     def _since_accepted(self, pair: PairName) -> tuple[tuple[_Run, ...], Accepted | None]:
-        """The runs since the newest one that carries an acceptance the run before it did not."""
+        """The runs since an acceptance of the pair first appeared, and that acceptance."""
         if waiting := next((entry for entry in self.accepts if entry.covers(*pair)), None):
             return (), waiting
         for index, (run, older) in enumerate(pairwise(self.runs)):
@@ -250,7 +250,7 @@ class _Pooling:
 
     def _comparable(self, pair: PairName, case: CaseRecord, scores: CriterionRecord) -> bool:
         now = self.now.cases.get(pair[0])
-        if now is None:  # the case is gone: what it was is compared with itself
+        if now is None:  # a removed case is compared with itself
             return True
         digest, digests = now
         return case.digest == digest and scores.digest == digests.get(pair[1], scores.digest)
@@ -272,7 +272,7 @@ class _Pooling:
         return definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))
 
 
-# --- main's past, run by run ------------------------------------------------------------------------
+# --- main's history, run by run ---------------------------------------------------------------------
 
 _EVENTS: Final = 20
 _UNKNOWN: Final = "the criterion's options changed since the baseline"
@@ -284,7 +284,7 @@ Cases = Mapping[CaseKey, CaseRecord]
 
 
 def main_runs(records: Sequence[Record], cases: Sequence[Cases]) -> Iterator[MainRun]:
-    """Each run of main, oldest first. ``records`` are newest first, ``cases`` are theirs by the names of now."""
+    """Each run of main, oldest first. ``records`` are newest first; ``cases`` are theirs, under current names."""
     runs = list(zip(records, cases, strict=True))[::-1]
     for before, (record, own) in zip([None, *runs], runs, strict=False):
         events = () if before is None else tuple(_events(*before, record, own))[:_EVENTS]
@@ -304,7 +304,7 @@ def main_runs(records: Sequence[Record], cases: Sequence[Cases]) -> Iterator[Mai
 
 
 def main_cases(cases: Sequence[Cases]) -> Iterator[MainCase]:
-    """Every case that one of the runs, newest first, has."""
+    """Every case of any of these runs (newest first)."""
     for key in sorted(set().union(*cases)):
         found = (own.get(key) for own in reversed(cases))
         yield MainCase(**key._asdict(), outcomes="".join(_outcome(case) if case else "-" for case in found))
@@ -319,7 +319,7 @@ def _means(cases: Iterable[CaseRecord]) -> dict[str, float]:
 
 
 def _outcome(case: CaseRecord) -> str:
-    """A letter of ``MainCase``: whether its attempts met all thresholds of that time."""
+    """The letter of ``MainCase``: whether the case's attempts met all thresholds of their time."""
     judged = [(one.passed, one.n) for one in case.criteria.values() if one.passed is not None]
     if all(passed == attempts for passed, attempts in judged):
         return "p"
@@ -327,16 +327,16 @@ def _outcome(case: CaseRecord) -> str:
 
 
 def _events(before: Record, earlier: Cases, record: Record, own: Cases) -> Iterator[MainEvent]:
-    """What changed between two runs, one after the other: agents, criteria, cases, what was accepted."""
+    """The changes between two consecutive runs: agents, criteria, cases, accepted changes."""
     old_agents = {agent.agent: agent for agent in before.agents}
     for agent in record.agents:
         if (old := old_agents.get(agent.agent)) is None:
             continue
         if old.models != agent.models:
             models = (", ".join(models[:_SHOWN]) for models in (old.models, agent.models))
-            yield MainEvent(kind="model", subject=agent.agent, text=" → ".join(map(_named, models)))
+            yield MainEvent(kind="model", subject=agent.agent, text=" → ".join(map(_or_unknown, models)))
         if old.adk_version != agent.adk_version:
-            versions = f"{_named(old.adk_version)} → {_named(agent.adk_version)}"
+            versions = f"{_or_unknown(old.adk_version)} → {_or_unknown(agent.adk_version)}"
             yield MainEvent(kind="adk", subject=agent.agent, text=versions)
     was, now = _definitions(before, earlier), _definitions(record, own)
     for name in sorted(was.keys() & now.keys()):
@@ -351,12 +351,12 @@ def _events(before: Record, earlier: Cases, record: Record, own: Cases) -> Itera
             yield MainEvent(kind="accepted", subject=entry.case, text=entry.reason[:200])
 
 
-def _named(value: str) -> str:
+def _or_unknown(value: str) -> str:
     return value or "unknown"
 
 
 def _definitions(record: Record, cases: Cases) -> dict[str, Definition]:
-    """Each criterion as it was; one that eval sets define in several ways is left out."""
+    """Each criterion's definition, except those that eval sets define differently."""
     digests: defaultdict[str, set[str]] = defaultdict(set)
     for case in cases.values():
         for name, scores in case.criteria.items():
@@ -366,7 +366,7 @@ def _definitions(record: Record, cases: Cases) -> dict[str, Definition]:
 
 
 def definition_change(old: Definition | None, new: Definition | None) -> str:
-    """``judge gemini-2.5-flash → gemini-3-flash``; a plain sentence where the old definition is not kept."""
+    """For example ``judge gemini-2.5-flash → gemini-3-flash``; a generic sentence if a definition was not kept."""
     if old is None or new is None:
         return _UNKNOWN
     before, after = _facts(old), _facts(new)
@@ -380,7 +380,7 @@ def definition_change(old: Definition | None, new: Definition | None) -> str:
 
 
 def _facts(definition: Definition) -> dict[str, Any]:
-    """What a criterion was, by the names that people know; options inside others by their path."""
+    """A criterion's definition by readable names; nested options by their path."""
     facts: dict[str, Any] = {"judge": definition.judge or None}
     for name, value in _flat(definition.options):
         facts["judge" if name in _JUDGE else "judge prompt" if name.rpartition(".")[2] in _PROMPT else name] = value

@@ -1,4 +1,4 @@
-"""Records as text: baseline.json, the files of the branch store with their names, and rows of tables."""
+"""Records as text: baseline.json, the files of the branch store and their names, and table rows."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from agent_eval_action.results.history import (
 from agent_eval_action.results.trajectory import format_call
 
 CASE_BYTES: Final = 2048
-"""Above this size a case keeps its tool calls shortened, then only those of its first turns. Scores are kept whole."""
+"""A larger case keeps its tool calls shortened, then only those of its first turns. Scores are always complete."""
 MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest file of the branch store."""
 SHA_SHOWN: Final = 12
-# Written as escapes: lone surrogates are no UTF-8, and characters that are invisible, reorder a line
-# or break one for some tools would let a diff look different from what it says.
+# Written as escapes: lone surrogates are not valid UTF-8, and characters that are invisible, reorder a
+# line or break one in some tools could make a diff look different from its content.
 _UNSHOWN: Final = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{4,64}-[0-9a-z]{4,32}\.json")
 _SHA: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def baseline_text(record: Record) -> str:
-    """baseline.json: a line per criterion and per turn, sorted, so that a git diff shows what changed.
+    """The text of baseline.json: sorted, one line per criterion and turn, so that a git diff shows what changed.
 
-    The same record is always the same bytes.
+    Equal records give equal bytes.
     """
 
     def definition_order(item: tuple[str, Definition]) -> tuple[str, str]:
@@ -89,7 +89,7 @@ def case_text(case: CaseRecord) -> str:
 
 
 def _turn_text(calls: Iterable[CallBrief]) -> str:
-    """One turn's calls on one line, arguments sorted: their order varies from answer to answer."""
+    """One turn's calls on one line. Arguments are sorted, because models vary their order."""
     shown = (f'{{"name": {_json(call.name)}, "args": {_json(call.args, sort_keys=True)}}}' for call in calls)
     return f"[{', '.join(shown)}]"
 
@@ -100,7 +100,7 @@ def _json(value: Any, *, sort_keys: bool = False) -> str:
 
 
 def shrink_to_limit(case: CaseRecord) -> CaseRecord:
-    """The case itself, or with as much of its trajectory as fits into ``CASE_BYTES``."""
+    """The case, with its trajectory cut to fit into ``CASE_BYTES`` if necessary."""
     trajectory = case.trajectory
     if trajectory is None or size(case) <= CASE_BYTES:
         return case
@@ -116,12 +116,12 @@ def shrink_to_limit(case: CaseRecord) -> CaseRecord:
 
 
 def size(case: CaseRecord) -> int:
-    """Bytes of the case in baseline.json, with the comma and newline behind it."""
+    """The case's size in baseline.json in bytes, including the comma and newline after it."""
     return len(case_text(case).encode()) + 2
 
 
 def record_bytes(record: Record) -> bytes:
-    """A file of the branch store: one case a line, so that git stores what two runs have in common once."""
+    """A file of the branch store: one case per line, so that git stores what two runs share only once."""
 
     def dumped(value: object) -> str:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -129,16 +129,16 @@ def record_bytes(record: Record) -> bytes:
     head = record.model_dump(mode="json", exclude={"cases"}, exclude_defaults=True)
     head = {"schema_version": record.schema_version, **head}
     body = ",\n".join(dumped(case.model_dump(mode="json", exclude_defaults=True)) for case in record.cases)
-    # half a surrogate pair, which an agent may well say, is no UTF-8 and no JSON that pydantic reads
+    # agents may output half a surrogate pair, which is neither UTF-8 nor JSON that pydantic reads
     return f'{dumped(head)[:-1]},"cases":[\n{body}\n]}}\n'.encode("utf-8", "replace")
 
 
 def parse_record(data: bytes) -> Record | str:
-    """The record in a file of the branch store, or in words why these bytes are none."""
+    """The record in a file of the branch store, or the reason why there is none."""
     if len(data) > MAX_BYTES:
         return f"is larger than {MAX_BYTES >> 20} MB"
     try:
-        value = from_json(data, allow_inf_nan=False)  # it stops at 200 levels, Python's own at a crash
+        value = from_json(data, allow_inf_nan=False)  # it stops at 200 levels; Python's own parser crashes
     except ValueError as error:
         return f"is no JSON: {str(error)[:80]}"
     version = value.get("schema_version") if isinstance(value, dict) else None
@@ -153,7 +153,7 @@ def parse_record(data: bytes) -> Record | str:
 
 
 def file_name(record: Record, unique: str) -> str:
-    """The name of a file of the branch store: sorted by name the files are sorted by when their runs began."""
+    """The name of a file of the branch store; names sort by the start of their runs."""
     try:
         made = dt.datetime.fromisoformat(record.created_at)
     except ValueError:
@@ -163,12 +163,12 @@ def file_name(record: Record, unique: str) -> str:
 
 
 def commit_in(name: str) -> str:
-    """The beginning of the commit a file is named after."""
+    """The abbreviated commit in a file name."""
     return name.split("-")[1] if name.count("-") > 1 else ""
 
 
 def is_file_name(name: str, now: dt.datetime) -> bool:
-    """Whether a file is named as a record is. One from the future would never be pruned, and push out all others."""
+    """Whether a record may have this name. One dated in the future would never be pruned, and push out all others."""
     found = _NAME.fullmatch(name)
     return found is not None and found.group(1) <= _stamp(now + dt.timedelta(days=1))
 
@@ -194,7 +194,7 @@ def show(record: Record) -> Iterator[tuple[str, ...]]:
 
 
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    """A row per run of main: commit, when, cases, attempts, withheld pairs, version, accepted changes."""
+    """A row per run of main: commit, time, cases, attempts, withheld pairs, version, accepted changes."""
     for record in records:
         attempts = max((scores.n for case in record.cases for scores in case.criteria.values()), default=0)
         regressed = sum(pair.why == "regressed" for pair in record.withheld)
@@ -212,7 +212,7 @@ def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
 
 
 def _usual_calls(trajectory: TrajectoryRecord) -> str:
-    """``roll_die(sides=17) | check_prime(nums=[7])``: turns apart, and how many attempts did so if not all."""
+    """For example ``roll_die(sides=17) | check_prime(nums=[7])``: calls by turn, and their share of the attempts."""
     left = _CALLS_SHOWN
     turns: list[str] = []
     for calls in trajectory.turns:

@@ -1,4 +1,4 @@
-"""Makes records from results of runs: for the branch store, for baseline.json, and for a comparison."""
+"""Make records from results of runs, for the branch store, baseline.json, and comparisons."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ from agent_eval_action.results.run_result import (
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The next baseline and what became of each case, for a person to read.
+    """The next baseline, and what became of each case, for display.
 
-    ``spent``: whether accepted changes became part of it. ``kept`` are pairs without a clean measurement
-    whose older record stays; ``missing`` those that have none; ``left`` cases of the older baseline that
-    this run did not look at.
+    ``spent``: whether accepted changes became part of it. ``kept``: pairs without a clean measurement whose older
+    record stays; ``missing``: those without an older record. ``left``: cases of the older baseline that this run did
+    not include.
     """
 
     record: Record
@@ -70,22 +70,21 @@ class Update:
 
     @property
     def differs(self) -> bool:
-        """Whether any record changed: if not, there is nothing to commit."""
+        """Whether any record changed, so that there is something to commit."""
         return bool(self.added or self.changed or self.pruned or self.spent)
 
 
 def from_result(result: RunResult) -> Record:
-    """Everything of a run that was measured cleanly; pairs with an error are left out."""
+    """The record of everything that a run measured cleanly; pairs with an error are left out."""
     return update(None, result).record
 
 
 @collector_paused()
 def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] = ()) -> Update:
-    """The baseline after ``result``. ``accepted``: the entries of accept.yaml; those of cases in this run are spent.
+    """The baseline after ``result``. ``accepted``: the entries of accept.yaml; those of this run's cases become spent.
 
-    A pair with an error in any attempt is not written: its older record stays. Cases the run did not look
-    at stay as well, unless the run was complete and to make every case of their agent: then they are gone
-    from the suite, and pruned.
+    A pair with an error in any attempt keeps its older record. So do cases outside the run, unless the run was
+    complete and covered every case of their agent: then they no longer exist, and are pruned.
     """
     stored = {case.key for case in old.cases} if old else set()
     old = with_current_names(old, measured_identities(result), result.conditions.covers) if old else None
@@ -99,7 +98,7 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
         missing += [f"{key.case} › {criterion}" for criterion in lost]
         if case is not None:
             after[case.key] = case
-    spent = _spent(old, result, accepted)
+    spent = _spent_entries(old, result, accepted)
     ran = {kept_key(key) for key, _ in result.keyed_cases()}
     complete = result.status is RunStatus.COMPLETE
     left = tuple(key for key in sorted(before.keys() - ran) if not (complete and result.conditions.covers(key.agent)))
@@ -117,7 +116,7 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
     )
 
 
-def _spent(old: Record | None, result: RunResult, accepted: Iterable[Accepted]) -> tuple[Accepted, ...]:
+def _spent_entries(old: Record | None, result: RunResult, accepted: Iterable[Accepted]) -> tuple[Accepted, ...]:
     known = {entry.id for entry in old.accepted} if old else set()
     ran = [(kept_key(pair.key), kept_name(pair.info.name)) for pair in measured_pairs(result) if pair.scores]
     return tuple(entry for entry in accepted if entry.id in known or any(entry.covers(*pair) for pair in ran))
@@ -126,7 +125,7 @@ def _spent(old: Record | None, result: RunResult, accepted: Iterable[Accepted]) 
 def _case(
     key: CaseKey, pairs: Sequence[PairScores], old: CaseRecord | None
 ) -> tuple[CaseRecord | None, list[str], list[str]]:
-    """The record of one case; names of pairs whose older record stays, and of those that have none."""
+    """The record of one case, the names of pairs whose older record stays, and of those that have none."""
     case = pairs[0].case
     errored = [pair.info.name for pair in pairs if pair.errors]
     criteria = {kept_name(pair.info.name): _scores(pair) for pair in pairs if pair.scores and not pair.errors}
@@ -143,12 +142,12 @@ def _case(
     )
     record = shrink_to_limit(record.model_copy(update={"seconds": _seconds(case)}))
     if old is not None and record.model_copy(update={"seconds": old.seconds}) == old:
-        record = old  # another time alone is no change to commit
+        record = old  # a different duration alone is not worth a commit
     return record, stay, [name for name in errored if name not in stay]
 
 
 def _seconds(case: CaseResult) -> float | None:
-    """The median time of its attempts, to the hundredth: enough to divide a suite by."""
+    """The median duration of the case's attempts in seconds, to the hundredth: precise enough to divide a suite."""
     times = [made.durations.total for made in case.attempts if made.error is None and made.durations.total is not None]
     return round(statistics.median(times), 2) if times else None
 
@@ -208,8 +207,8 @@ def record_of(
 ) -> Record:
     """The record of a run of main at the commit ``head``.
 
-    ``regressed``: pairs the gate found worse; they alone are withheld, for leaving out whole runs would
-    let only lucky ones into the history.
+    ``regressed``: pairs that the gate found worse. Only they are withheld: leaving out whole runs would let only lucky
+    runs into the history.
     """
     record = from_result(result)
     bad = {(kept_key(key), kept_name(name)) for key, name in regressed}
@@ -219,7 +218,7 @@ def record_of(
         key, name = kept_key(pair.key), kept_name(pair.info.name)
         if (key, name) in bad:
             withheld.append(OmittedPair(**key._asdict(), criterion=name, why="regressed"))
-        elif (key, name) not in clean and pair.errors:  # its absence must not look like a removal
+        elif (key, name) not in clean and pair.errors:  # must not look like a removed case
             withheld.append(OmittedPair(**key._asdict(), criterion=name, why="unmeasured"))
     update = {
         "whole": result.status is RunStatus.COMPLETE and not result.conditions.selection,
@@ -234,11 +233,11 @@ def record_of(
 
 
 Kind = tuple[Goal, Unit]
-"""Which way a criterion is better, and what its numbers count."""
+"""A criterion's goal, and the unit of its scores."""
 
 
 def result_of(record: Record, known: Mapping[str, Kind]) -> RunResult:
-    """The run that left a record. ``known``: goal and unit of the criteria there are; a baseline does not keep them."""
+    """The run that a record was made from. ``known``: goal and unit of each criterion, which baselines lack."""
     cases = sorted(record.cases, key=lambda case: case.key)
     sets = tuple(
         _set(agent, name, list(own), known)
@@ -299,7 +298,7 @@ _ENTRIES: Final = 20
 
 
 def definition(info: CriterionInfo) -> Definition:
-    """A criterion as records describe it."""
+    """A criterion's definition as records keep it."""
     return Definition(
         name=info.name,
         goal=info.goal,
@@ -310,13 +309,13 @@ def definition(info: CriterionInfo) -> Definition:
 
 
 def definitions(result: RunResult) -> dict[str, Definition]:
-    """Every criterion of a run by the digest a record keeps."""
+    """Every criterion of a run, by the digest that records keep."""
     infos = sorted((info for owner in result.sets for info in owner.criteria), key=lambda info: info.digest)
     return {kept_digest(info.digest): definition(info) for info in infos}
 
 
 def _short(value: Any) -> Any:
-    """Keep small values; shorten long ones to their beginning and a digest, so that a difference stays visible."""
+    """Keep small values; shorten long ones to their beginning and a digest, so that differences stay visible."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, dict) and len(value) <= _ENTRIES:

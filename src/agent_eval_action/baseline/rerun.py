@@ -18,11 +18,11 @@ _NOT_OF_CODE: Final = frozenset(
     {ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED}
 )
 PASSES: Final = 5
-"""How often the base runs every case, as `baseline update` does: one run of a noisy case says little."""
+"""How often the base runs every case, as in `baseline update`: a single run of a noisy case tells little."""
 
 
 def baseline_of(result: RunResult) -> Record | None:
-    """What the base commit's agent scored in this run; None when it did not run."""
+    """The scores of the base commit's agent in this run; None if it did not run."""
     if result.base is None or not result.totals.control:
         return None
     sets = tuple(
@@ -36,9 +36,10 @@ def baseline_of(result: RunResult) -> Record | None:
 
 
 def unmeasured_on_base(result: RunResult) -> Mapping[CaseKey, str]:
-    """Cases of agents that the base commit has and that it did not answer, with the reason.
+    """Cases that the base commit's agent should have answered but did not, with the reason.
 
-    Cases in which its code raises are not among them: that is how main is. Missing credentials are reported elsewhere.
+    Cases in which its code raises are not included: that is main's real state. Missing credentials are reported
+    elsewhere.
     """
     base = result.base
     if base is None or result.status is not RunStatus.COMPLETE:
@@ -57,7 +58,7 @@ def unmeasured_on_base(result: RunResult) -> Mapping[CaseKey, str]:
 
 
 def without_control(result: RunResult) -> RunResult:
-    """The run without its control, whose scores are the baseline here."""
+    """The run without its control, whose scores are already the baseline."""
     sets = tuple(
         measured.model_copy(update={"cases": tuple(case.model_copy(update={"control": ()}) for case in measured.cases)})
         for measured in result.sets
@@ -67,7 +68,7 @@ def without_control(result: RunResult) -> RunResult:
 
 
 def without_accepted(record: Record | None, accepted: Sequence[Accepted]) -> Record | None:
-    """The record without the scores of pairs whose change is accepted: they are compared with nothing."""
+    """The record without the scores of accepted pairs, which are compared with nothing."""
     if record is None or not accepted:
         return record
 
@@ -78,14 +79,14 @@ def without_accepted(record: Record | None, accepted: Sequence[Accepted]) -> Rec
 
 
 def _as_attempts(case: CaseResult) -> CaseResult:
-    """The control's attempts as the case's own. One that failed leaves the scores of the others."""
+    """The case with its control attempts as attempts; failed ones count only if all of them failed."""
     answered = tuple(attempt for attempt in case.control if attempt.error is None)
     return case.model_copy(update={"attempts": answered or case.control, "control": ()})
 
 
 @dataclass(frozen=True, slots=True)
 class RerunStore(Store):
-    """No records. ``file`` is what `agent-eval baseline update` writes and no run of this store reads."""
+    """Stores no records. ``file``: written by `agent-eval baseline update`, but not read by runs of this store."""
 
     kind: ClassVar[StoreKind] = "rerun"
     begin: ClassVar[str] = "it is measured beside a run, on the base commit's agent, which could not be run here"
@@ -103,5 +104,5 @@ class RerunStore(Store):
     def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - there are none to choose from
         return FoundRecords()
 
-    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - nothing is kept
+    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - nothing is stored
         return WriteResult(False, "the rerun store keeps nothing")
