@@ -1,6 +1,6 @@
-"""Which agents a change affects: by their folders, eval files, ``paths`` and what their environments are built from.
+"""Select the agents that a change affects: by their folders, eval files, ``paths`` and build files.
 
-Also which files no agent gets to see, because they hold the answers.
+Also the files to hide from agents because they contain the answers.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _MAX_CONFIG: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BuildFiles:
-    """What one agent's environment is built from. ``places`` are files, and folders with everything below them."""
+    """The files that an agent's environment is built from. ``places``: files, and folders with all their content."""
 
     homes: frozenset[Path]
     places: frozenset[Path]
 
     @classmethod
     def read(cls, folder: Path, workspace: Path) -> BuildFiles:
-        """Read them as the checkout has them now; what a removed file named shows in its removal."""
+        """Read them from the current checkout; files named only by a removed file show up through its removal."""
         places: set[Path] = set()
         for parent in folders_upwards(folder, workspace):
             _add_project(parent, workspace, places)
         return cls(frozenset({folder, folder.resolve()}), frozenset(places))
 
     def has(self, path: Path) -> bool:
-        """Whether the environment depends on a file (absolute)."""
+        """Whether the environment depends on a file (absolute path)."""
         is_build_file = path.name in _BUILD_FILES or _REQUIREMENTS_FILE.fullmatch(path.name)
         if is_build_file and any(home.is_relative_to(path.parent) for home in self.homes):
             return True
@@ -68,7 +68,7 @@ class BuildFiles:
 
 
 def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
-    """Add what the files of a project folder name, and what the projects they install from name in turn."""
+    """Add what a project folder's files name, and recursively the local projects they install."""
     lists = [path for path in sorted(folder.glob("*")) if _REQUIREMENTS_FILE.fullmatch(path.name) and path.is_file()]
     files = [file for path in lists for file in included(path)]
     places.update(files)
@@ -80,7 +80,7 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
     locked = _paths_in(_toml(folder / "uv.lock"), folder)
     for named in (*_paths_in(pyproject, folder), *packages, *locked, *required):
         path = named.resolve()
-        # a package that is the checkout itself, or holds the agent, has its files counted as the agent's
+        # a package that is the checkout itself or contains the agent counts as the agent's own files
         if path in places or not path.is_relative_to(workspace.resolve()) or folder.resolve().is_relative_to(path):
             continue
         places.add(path)
@@ -89,7 +89,7 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
 
 
 def _paths_in(value: Any, folder: Path) -> Iterator[Path]:
-    """Yield the paths in a pyproject.toml or a uv.lock: of sources, and of requirements (PEP 508) that name files."""
+    """Yield the paths in a pyproject.toml or a uv.lock: of sources, and of requirements (PEP 508) with file URLs."""
     if isinstance(value, str) and "file:" in value:
         yield from _path_of(value, folder)
     elif isinstance(value, dict):
@@ -121,11 +121,11 @@ def _toml(path: Path) -> dict[str, Any]:
 def hidden_files(
     settings: Settings, found: Discovery, base_eval_files: Iterable[str] = (), base_scoring_files: Iterable[str] = ()
 ) -> frozenset[Path]:
-    """Return the files and folders, relative to the workspace, that no agent gets to see.
+    """Return the files and folders to hide from agents, relative to the workspace.
 
     Only what this run uses: eval files, the criteria files beside them with the code of their functions, recordings,
-    the configuration, the stored baseline, and results to resume. ``base_eval_files``, ``base_scoring_files``: those of
-    the base commit, which may have other names.
+    the configuration, the stored baseline, and results to resume. ``base_eval_files``, ``base_scoring_files``: those
+    of the base commit, which may have other names.
     """
     if settings.policy.agents_see_evals:
         return frozenset()
@@ -143,7 +143,7 @@ def hidden_files(
     paths += [
         code for path in dict.fromkeys(paths) if _may_name_functions(path) for code in function_files(path, workspace)
     ]
-    # an agent could open a file that is reached by a link by either of its names
+    # an agent could open a linked file by either of its names
     places = {place for path in paths for place in (settings.workspace / path, real_path(path))}
     roots = (settings.workspace, workspace)
     inside = {place.relative_to(root) for root in roots for place in places if place.is_relative_to(root)}
@@ -151,7 +151,7 @@ def hidden_files(
 
 
 def _may_name_functions(path: Path) -> bool:
-    """Whether a file could be an eval_config that is there; results and baselines, which can be large, are not read."""
+    """Whether a file may be an existing eval_config; results and baselines, which can be large, are not read."""
     is_small = path.suffix in {".yaml", ".yml"} or path.name == "eval_config.json"
     return is_small and path.is_file()
 
@@ -170,7 +170,7 @@ class AffectedAgents:
         return bool(self.skipped) and not self.found.sets
 
     def result(self, started_at: str, conditions: Conditions) -> RunResult:
-        """Return the result of a run that had nothing to measure: it passes, and says why."""
+        """Return the passing result of a run that had nothing to measure, with the reason."""
         conditions = conditions.model_copy(update={"fail_on": self.settings.fail_on, "only_agents": self.skipped})
         decision = Decision(outcome=Verdict.PASS, reasons=tuple(map(text_note, self.notes)))
         return RunResult(started_at=started_at, conditions=conditions, decision=decision)
@@ -185,10 +185,10 @@ def affected_agents(
     workflow: str,
     clone_hint: str,
 ) -> AffectedAgents:
-    """Return what the change between two commits leaves to run; everything where it is not known.
+    """Return what a change between two commits leaves to run; everything if the change is unknown.
 
-    Agents that do not declare what they are made of are always run. ``workflow``: the file that defines this job, from
-    the workspace. ``clone_hint``: how this job gets more of the history.
+    Agents that do not declare their files always run. ``workflow``: the file that defines this job, relative to the
+    workspace. ``clone_hint``: how this job can fetch more history.
     """
     agents = {planned.agent.name: planned.agent for planned in found.sets}
     if all(agent.paths is None for agent in agents.values()):
@@ -223,10 +223,10 @@ def affected_agents(
 
 
 def touched_agents(settings: Settings, found: Discovery, changed: Iterable[Path]) -> frozenset[str]:
-    """Return the names of agents whose answers a changed file (absolute) may change.
+    """Return the names of agents whose answers a changed file (absolute path) may change.
 
-    Files that no agent sees change none. One that declares no ``paths`` may read every file but those in the folders of
-    other agents.
+    Files hidden from agents change none. An agent without ``paths`` may read every file except those in other agents'
+    folders.
     """
     workspace, hidden = settings.workspace, {settings.workspace / path for path in hidden_files(settings, found)}
     seen = [path for path in changed if path not in hidden]
@@ -243,9 +243,9 @@ def _is_of_another(path: Path, agent: AgentSettings, agents: Iterable[AgentSetti
 
 
 def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callable[[Path], bool]:
-    """Return whether a file counts for every agent: the configuration and what it names, what is stored, the workflow.
+    """Return a predicate for files that affect every agent.
 
-    Also eval files that belong to no agent.
+    These are the configuration and what it names, what is stored, the workflow, and eval files without an agent.
     """
     named = {settings.baseline.path, settings.config, settings.workspace / workflow}
     assigned = {planned.path for planned in found.sets}
@@ -257,14 +257,14 @@ def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callab
         path in named
         or path.is_relative_to(settings.workspace / FOLDER)
         or path.name in CONFIG_NAMES
-        or path.name in text  # a criteria file, a simulated user
+        or path.name in text  # for example a criteria file or a simulated user
         or (is_eval_file(path) and path not in assigned)  # removed, or belonging to no agent
-        or (path.is_dir() and not path.is_symlink())  # a submodule: git does not name the files that changed in it
+        or (path.is_dir() and not path.is_symlink())  # a submodule: git does not list the changed files in it
     )
 
 
 def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: Iterable[Path], workspace: Path) -> bool:
-    """Whether a changed file is this agent's: by its folder, its eval files' folders, its build, its ``paths``."""
+    """Whether a changed file is this agent's: by its folder, eval files' folders, build files or ``paths``."""
     build = BuildFiles.read(agent.path, workspace)
     homes = {agent.path, real_path(agent.path), *_targets_of_links(agent.path)}
     folders = {planned.path.parent for planned in sets if planned.agent.name == agent.name}
@@ -283,14 +283,14 @@ def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: I
 
 
 def _targets_of_links(folder: Path) -> Iterator[Path]:
-    """What the links in an agent's folder lead to: git names the target when that changes, not the link."""
+    """The targets of links in an agent's folder: if a target changes, git names it, not the link."""
     for place, folders, files in os.walk(folder):
         yield from (real_path(path) for name in (*folders, *files) if (path := Path(place, name)).is_symlink())
         folders[:] = [name for name in folders if name not in PRUNED and not name.startswith(".")]
 
 
 def _matches(path: Path, pattern: Path, workspace: Path) -> bool:
-    """Whether a pattern names the path: as a file, a folder above it, or a glob."""
+    """Whether a pattern matches the path: as a file, a folder above it, or a glob."""
     if path.is_relative_to(pattern):
         return True
     if not pattern.is_relative_to(workspace) or not path.is_relative_to(workspace):

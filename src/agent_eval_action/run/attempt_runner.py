@@ -1,4 +1,4 @@
-"""Makes attempts: a conversation each, tried again after infrastructure errors, scored and written down."""
+"""Make attempts: hold a conversation each, retry after infrastructure errors, score, and store."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ _DEFAULT_SESSION: Final = SessionInput(app_name="agent_eval", user_id="test_user
 _BACKOFF_S: Final = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
 _LONGEST_BACKOFF_S: Final = 30.0
 _SOLO_SESSIONS: Final = 2
-"""Single-session workers of an agent at a time; they tell an attempt that kills its worker from its neighbours."""
+"""Single-session workers per agent, which show whether an attempt itself kills its worker or a neighbour does."""
 _SCORING_PER_SESSION: Final = 16
-"""Attempts that may wait for their judges, per session. This bounds memory, not speed."""
+"""Attempts per session that may wait for their judges. This limits memory, not speed."""
 
 _T = TypeVar("_T")
 
 
 def stall_timeout(configured: float | None, longest_answer: float) -> float:
-    """Return how long a run may go without an answer. ``longest_answer``: seconds that one turn or call may take."""
+    """Return the seconds a run may go without an answer. ``longest_answer``: the seconds one turn or call may take."""
     return configured if configured is not None else max(STALL_SECONDS, longest_answer + _STALL_MARGIN_S)
 
 
 @dataclass
 class StallDetector:
-    """Knows when a turn, a model call or a scored attempt was last answered.
+    """Tracks the time since a turn, a model call or a scored attempt was last answered.
 
-    ``problem`` is the newest message received instead of an answer.
+    ``problem``: the newest message received instead of an answer.
     """
 
     problem: str = ""
@@ -80,22 +80,22 @@ class StallDetector:
 
     @cached_property
     def _now(self) -> Callable[[], float]:
-        return asyncio.get_running_loop().time  # looking the loop up takes longer than all else that is done for a turn
+        return asyncio.get_running_loop().time  # looking up the loop takes longer than everything else done per turn
 
     def record_progress(self) -> None:
         self._last, self.problem = self._now(), ""
 
     def observe_reply(self, reply: LlmReply | LlmError) -> None:
-        """Take note of what a judge or a simulated user's model answered."""
+        """Record the reply of a judge's or simulated user's model."""
         if isinstance(reply, LlmError):
             self.problem = reply.message
         else:
             self.record_progress()
 
     def observe_attempt(self, attempt: Attempt) -> None:
-        """Take note of a finished attempt. An unanswered one, or one its judges did not score, is no progress.
+        """Record a finished attempt. It is no progress if it was not answered or its judges did not score it.
 
-        Their number bounds nothing, since each may take minutes.
+        Counting such attempts would limit nothing, since each may take minutes.
         """
         error = attempt.error
         if error is not None and error.kind in _UNANSWERED:
@@ -104,9 +104,9 @@ class StallDetector:
             self.record_progress()
 
     async def wait_for_stall(self, seconds: float, *, excused: Callable[[], bool]) -> str:
-        """Wait until there has been no progress for the given time; return the reason.
+        """Wait until there has been no progress for ``seconds``; return the reason.
 
-        ``excused`` says whether the run now waits for something that has a time limit of its own.
+        ``excused`` returns whether the run is waiting for something with a time limit of its own.
         """
         self._last = self._now()
         while True:
@@ -122,9 +122,9 @@ class StallDetector:
 
 @dataclass
 class AttemptBudget:
-    """What attempts may spend of the run's meter, which judges are counted on as well.
+    """The attempts' share of the run's meter, which also counts judges.
 
-    An attempt is expected to cost what attempts cost so far on average; the first ones a model call per turn.
+    An attempt is estimated at the average cost so far; the first attempts at one model call per turn.
     """
 
     meter: Meter = field(default_factory=Meter)
@@ -132,7 +132,7 @@ class AttemptBudget:
     _spent: Spend = field(default_factory=Spend)
 
     async def reserve(self, turns: int) -> Spend | None:
-        """Reserve what an attempt may cost, to be released by ``settle``. None: a limit is reached."""
+        """Reserve the estimated cost of an attempt, to be released by ``settle``. None: a limit is reached."""
         count, spent = self._attempts, self._spent
         estimate = Spend(max(1, turns))
         if count:
@@ -140,7 +140,7 @@ class AttemptBudget:
         return None if await self.meter.reserve(estimate) else estimate
 
     def settle(self, estimate: Spend, spent: Spend) -> None:
-        """Replace a reservation by what the attempt did cost."""
+        """Replace a reservation by the attempt's actual cost."""
         self._attempts += 1
         self._spent += spent
         self.meter.settle(estimate, spent)
@@ -148,7 +148,7 @@ class AttemptBudget:
 
 @dataclass
 class _Conversation:
-    """A conversation as far as it got. ``throttled``: model calls that were refused for their rate, and repeated."""
+    """A conversation so far. ``throttled``: model calls that were rate-limited and repeated."""
 
     turns: list[Invocation] = field(default_factory=list)
     ended: EndReason = ""
@@ -157,7 +157,7 @@ class _Conversation:
     final_state: dict[str, Any] | None = None
 
     async def converse(self, session: AgentSession, user: ConversationUser, scorer: AttemptScorer) -> None:
-        """Let user and agent take turns until the user has finished or something failed."""
+        """Let user and agent take turns until the user is finished or something fails."""
         while self.error is None:
             message = await user.next(self.turns)
             if isinstance(message, ConversationEnd):
@@ -172,7 +172,7 @@ class _Conversation:
                 scorer.on_turn(self.turns)
 
     def attempt(self, planned: PlannedAttempt, tries: int = 1) -> Attempt:
-        """Return it as an attempt without scores."""
+        """Return the conversation as an attempt without scores."""
         turns = tuple(self.turns)
         return Attempt(
             **planned.key._asdict(),
@@ -191,10 +191,9 @@ class _Conversation:
 class AttemptRunner:
     """Makes attempts of any agent group.
 
-    ``scoring_ready`` ends when the slow imports of criteria are done. ``contexts`` holds what the criteria of each
-    agent may use, by the agent's name. ``redact`` takes secrets out of a scored attempt before it is kept: nothing
-    that is stored or shown is made of anything else. ``concurrency``: sessions at once over all agents. ``retries``:
-    tries after infrastructure errors.
+    ``scoring_ready`` ends when the slow imports of criteria are done. ``contexts``: the resources of each agent's
+    criteria, by the agent's name. ``redact`` removes secrets from a scored attempt before anything of it is stored or
+    shown. ``concurrency``: simultaneous sessions over all agents. ``retries``: retries after infrastructure errors.
     """
 
     scoring_ready: asyncio.Task[None]
@@ -216,19 +215,19 @@ class AttemptRunner:
         self._changed_environments: set[str] = set()
 
     async def make(self, attempts: Iterable[PlannedAttempt], *groups: AgentGroup) -> None:
-        """Make these attempts in this order, each on the group its key names, as many as the budget allows.
+        """Make these attempts in order, each by the group in its key, as far as the budget allows.
 
-        A fixed number of workers over one iterator: memory does not grow with the size of the suite.
+        A fixed number of workers share one iterator, so that memory does not grow with the suite.
         """
         queue, by_name = iter(attempts), {group.name: group for group in groups}
         scorers: set[AttemptScorer] = set()  # of attempts that are not scored yet
         try:
             async with asyncio.TaskGroup() as tasks:
-                # more workers than sessions: an attempt that is being scored must not occupy a session
+                # more workers than sessions: scoring an attempt must not occupy a session
                 for _ in range(self.concurrency * 2):
                     tasks.create_task(self._work(queue, by_name, tasks, scorers))
         finally:
-            # After a cut the judges of turns that were made already would be asked, and paid, for nothing.
+            # otherwise an interrupted run would still pay for judging turns of attempts that it drops
             await asyncio.gather(*(scorer.reset() for scorer in scorers))
 
     async def _work(
@@ -251,13 +250,13 @@ class AttemptRunner:
             scorers.add(scorer)
             if attempt is None:
                 attempt = await self._make_within_budget(planned, group, started, scorer)
-            if attempt is None:  # nothing is made any more, but attempts of the earlier run may still follow
+            if attempt is None:  # the budget is used up, but attempts of the earlier run may still follow
                 scorers.discard(scorer)
                 continue
             await _result(self.scoring_ready)
             marks = {"purpose": planned.purpose, "commit": group.commit, "provenance": provenance}
             attempt = attempt.model_copy(update=marks)
-            if planned.planned_set.waits:  # for judges, beside the workers, which make the next attempts meanwhile
+            if planned.planned_set.waits:  # score beside the workers, which continue with the next attempts
                 await self._scoring.acquire()
                 tasks.create_task(self._score_aside(scorer, attempt, scorers))
             else:
@@ -265,12 +264,12 @@ class AttemptRunner:
                 scorers.discard(scorer)
 
     def _previous_attempt(self, planned: PlannedAttempt, group: AgentGroup, now: Provenance) -> Attempt | None:
-        """Return the attempt as an earlier run made it, unless its agent ran in another environment."""
+        """Return the attempt from an earlier run, unless its agent ran in another environment."""
         attempt = self.previous.get(planned.key, group.commit)
         if attempt is None or attempt.provenance.environment == now.environment:
             return attempt
         agent = planned.key.agent
-        if now.environment and agent not in self._changed_environments:  # else the agent does not start, as reported
+        if now.environment and agent not in self._changed_environments:  # else its start has failed, as reported
             self._changed_environments.add(agent)
             text = f"{agent}: attempts of the earlier run are not kept, because the agent's environment changed"
             self.emit(Notice(text, level="warning"))
@@ -280,7 +279,7 @@ class AttemptRunner:
         try:
             self._keep(await scorer.finish(attempt), scorer.planned)
         except asyncio.CancelledError:
-            self.writer.append(attempt)  # its answers are paid for: a resumed run asks its judges alone
+            self.writer.append(attempt)  # its answers are paid for: a resumed run only asks the judges
             raise
         finally:
             scorers.discard(scorer)
@@ -300,7 +299,7 @@ class AttemptRunner:
         started: AgentConditions | AttemptError,
         scorer: AttemptScorer,
     ) -> Attempt | None:
-        """Make an attempt and count every try of it. None: a limit is reached. Answers of a recording cost nothing."""
+        """Make an attempt and charge every try of it. None: a limit is reached. Recorded answers cost nothing."""
         if isinstance(planned.case, DatasetCase) and planned.case.recorded:
             conversation = _Conversation(turns=list(planned.case.recorded))
             for number in range(len(conversation.turns)):
@@ -329,7 +328,7 @@ class AttemptRunner:
     async def _retry(
         self, planned: PlannedAttempt, driver: AgentDriver, scorer: AttemptScorer, count: Callable[[Attempt], None]
     ) -> Attempt:
-        """Return the attempt with its turns, or with the error that remains after the retries; not scored yet."""
+        """Return the unscored attempt, with its turns or with the error that remains after the retries."""
         alone = False
         for tries in itertools.count(1):
             conversation = await self._try_once(planned, driver, scorer, alone=alone)
@@ -339,7 +338,7 @@ class AttemptRunner:
             if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
                 break
             if error.kind is ErrorKind.DIED:
-                if alone:  # no other session was in its worker, so this attempt killed it
+                if alone:  # nothing else ran in its worker, so this attempt killed it
                     break
                 alone = True
             self.emit(AttemptRetried(planned.key, error, tries))
@@ -376,8 +375,8 @@ class AttemptRunner:
                 else:
                     conversation.final_state = end.final_state
             refused = conversation.error is not None and conversation.error.kind is ErrorKind.RATE_LIMITED
-            # a single refusal is the worker's own rate control at work; a mostly refused session is too many sessions
-            throttled = conversation.throttled  # nearly always 0, and then the turns need not be looked through
+            # one refusal is the worker's own rate control at work; if most calls are refused, sessions are too many
+            throttled = conversation.throttled  # nearly always 0, which saves searching the turns
             if refused or (throttled and throttled > Usage.of_turns(tuple(conversation.turns)).model_calls):
                 self._sessions.refused(permit)
             else:
@@ -386,19 +385,19 @@ class AttemptRunner:
 
 
 async def _result(task: asyncio.Task[_T]) -> _T:
-    """Return what a task made that others wait for too: whoever is cancelled here does not cancel it."""
+    """Await a task that others await too: cancelling this waiter does not cancel the task."""
     return task.result() if task.done() else await asyncio.shield(task)
 
 
 def interleave(first: Sequence[PlannedAttempt], second: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
-    """Return both in one queue, each spread evenly over all of it; on a tie, ``first`` goes first."""
+    """Return both in one queue, each spread evenly over it; in a tie ``first`` goes first."""
     placed = [((n + 0.5) / len(first), 0, planned) for n, planned in enumerate(first)]
     placed += [((n + 0.5) / len(second), 1, planned) for n, planned in enumerate(second)]
     return [planned for _, _, planned in sorted(placed, key=lambda item: item[:2])]
 
 
 def _user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> ConversationUser:
-    """Return the case's own user, or the one who spoke in a recording of it."""
+    """Return the case's user, or the user of its recording."""
     scenario = planned.case.conversation_scenario
     if scenario is None:
         return FixedUser(tuple(turn.user_content for turn in planned.case.turns))

@@ -1,4 +1,4 @@
-"""Groups of agents that make attempts: those of this change (the head), and those of the commit it is merged onto."""
+"""Groups of agents that make attempts: this change's (the head), and those of its base commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_eval_action.sandbox.sandboxes import Sandboxes
 
 StartTask = asyncio.Task[AgentConditions | AttemptError]
 
-_MAX_TREES = 8  # runs of one workspace at the same time that each run agents of the same commit
+_MAX_TREES = 8  # simultaneous runs in one workspace that each run agents of the same commit
 _DOTENV = ".env"
 _RUNS_BASE = frozenset({"adk", "python"})
 _RUNS_BASE_BY_COMMAND = frozenset({"a2a", "adk_server", "command", "openai"})
@@ -34,12 +34,11 @@ _CONFIGURED_IN_FILE = ("driver", "url", "command", "function", "model", "headers
 
 @dataclass(frozen=True)
 class AgentGroup:
-    """Agents that are being started, with their drivers and start tasks by name.
+    """Agents that have been started, with their drivers and start tasks by name.
 
-    ``commit`` is whose agents they are, "" for the checkout itself. ``replay_only`` agents are recordings, which make
-    no attempt beyond the first pass. ``missing`` gives the reason for each agent that is not in the group; the commit
-    does not have those in ``absent``. ``release`` frees the files that the agents run from. ``sandboxes`` are those
-    that code of the agents runs in.
+    ``commit``: the agents' commit, "" for the checkout itself. ``replay_only``: agents that are recordings, which make
+    no attempt beyond the first pass. ``missing``: the reason for each agent that is not in the group; those in
+    ``absent`` do not exist at the commit. ``release`` frees the agents' files. ``sandboxes``: where their code runs.
     """
 
     name: ArmName
@@ -54,7 +53,7 @@ class AgentGroup:
 
     @classmethod
     def start(cls, name: ArmName, drivers: Mapping[str, AgentDriver], **fields: Any) -> AgentGroup:
-        """Start every agent without waiting for any. ``fields``: the others of the group."""
+        """Start every agent without waiting. ``fields``: the group's other fields."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
         return cls(name, drivers, starts, **fields)
 
@@ -68,12 +67,12 @@ class AgentGroup:
         return tuple(result for result in results if isinstance(result, AgentConditions))
 
     async def start_errors(self) -> dict[str, AttemptError]:
-        """Wait until every agent has started; return the errors of those that did not."""
+        """Wait until every start has ended; return the errors of failed ones."""
         results = {name: await asyncio.shield(task) for name, task in self.starts.items()}
         return {name: result for name, result in results.items() if isinstance(result, AttemptError)}
 
     async def stop(self) -> None:
-        """End every worker, then free their files. Never raises for what an agent did."""
+        """Stop every worker, then free their files. Never raises because of an agent."""
         for task in self.starts.values():
             task.cancel()
         try:
@@ -85,10 +84,9 @@ class AgentGroup:
 
 @dataclass
 class LazyBaseAgents:
-    """The base commit's agents. Each is opened at most once; agents asked for together share their files.
+    """The base commit's agents. Each is opened at most once; agents opened together share their files.
 
-    ``open_agents`` starts those of these names. ``commit`` is the base commit where it is known, "" where there is
-    none.
+    ``open_agents`` starts the agents of these names. ``commit``: the base commit, "" if unknown.
     """
 
     open_agents: Callable[[frozenset[str]], Awaitable[AgentGroup]]
@@ -96,14 +94,14 @@ class LazyBaseAgents:
     _opening: dict[str, asyncio.Task[AgentGroup]] = field(default_factory=dict)
 
     def open(self, agents: frozenset[str]) -> bool:
-        """Begin to open these without waiting. Returns whether any of them is new."""
+        """Start opening these agents without waiting; return whether any of them is new."""
         new = agents - self._opening.keys()
         if new:
             self._opening.update(dict.fromkeys(sorted(new), asyncio.ensure_future(self.open_agents(new))))
         return bool(new)
 
     def ready(self, agents: Iterable[str]) -> bool:
-        """Whether each of these has started, or is known not to."""
+        """Whether each of these has started, or failed to."""
         tasks = {self._opening[name] for name in agents}
         return all(task.done() and task.exception() is None and not task.result().starting for task in tasks)
 
@@ -112,16 +110,16 @@ class LazyBaseAgents:
         return not self.ready(self._opening)
 
     async def group(self, agents: frozenset[str]) -> AgentGroup:
-        """Wait until these are open and return them; the group is not to be stopped by the caller."""
+        """Wait until these are open and return them; the caller must not stop the group."""
         return _join({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
 
     def opened(self) -> AgentGroup:
-        """Return every agent that is open by now."""
+        """Return all agents that are open by now."""
         done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
         return _join({name: task.result() for name, task in done.items() if task.exception() is None})
 
     async def stop(self) -> None:
-        """End everything that was opened or is being opened; errors of opening do not matter any more."""
+        """Stop everything that was opened or is opening; ignores errors of opening."""
         tasks = set(self._opening.values())
         for task in tasks:
             task.cancel()
@@ -131,7 +129,7 @@ class LazyBaseAgents:
 
 
 def _join(groups: Mapping[str, AgentGroup]) -> AgentGroup:
-    """Join each agent out of the group it was opened with."""
+    """Join each agent from the group it was opened with."""
     return AgentGroup(
         "base",
         {name: group.drivers[name] for name, group in groups.items() if name in group.drivers},
@@ -144,7 +142,7 @@ def _join(groups: Mapping[str, AgentGroup]) -> AgentGroup:
 
 @dataclass(frozen=True, slots=True)
 class BaseUnavailable:
-    """The reason why the files of the base commit cannot be read, as a sentence."""
+    """The reason why the base commit's files cannot be read, as a sentence."""
 
     reason: str
     commit: str | None = None
@@ -152,11 +150,11 @@ class BaseUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class BaseCommit:
-    """The commit that a change is merged onto, and where its files are. They are read only when they are needed.
+    """The commit that a change is merged onto, and the location of its files, which are only read on demand.
 
     ``remote`` has the commit if the clone lacks it; ``inner`` is the workspace's folder in the repository.
-    ``tracked`` are files of the change that could pass for the job's own: ``.env`` and the marks of virtual
-    environments, relative to the workspace. None: git cannot name them.
+    ``tracked``: files of the change that could pass for the job's own (``.env`` and the marks of virtual environments),
+    relative to the workspace. None: git cannot list them.
     """
 
     commit: str
@@ -168,13 +166,13 @@ class BaseCommit:
     tracked: frozenset[str] | None = frozenset()
 
     def brought_along(self, path: Path) -> bool:
-        """Whether the change has this file of the workspace in git, or may have."""
+        """Whether the change has this workspace file in git, or may have."""
         return self.tracked is None or path.relative_to(self.settings.workspace).as_posix() in self.tracked
 
     def submodules(self, repository: Repository) -> Iterator[tuple[str, str, Repository]]:
-        """The submodules that are checked out: path, the base's commit of it, and what may have that commit.
+        """The submodules that are checked out: path, the base's commit of it, and a repository that may have it.
 
-        ``repository`` has the base commit. Only objects are asked for, since agents may run. Raises OSError.
+        ``repository`` has the base commit. Reads only git objects, since agents may be running. Raises OSError.
         """
         workspace = self.settings.workspace
         top = workspace.parents[len(Path(self.inner).parts) - 1] if self.inner else workspace
@@ -184,9 +182,9 @@ class BaseCommit:
 
     @contextlib.contextmanager
     def open_repository(self) -> Iterator[Repository]:
-        """Open what has the commit: the clone, else a repository of our own, since the user's is not written to.
+        """Open a repository that has the commit: the clone, else our own, since we do not write to the user's.
 
-        Raises OSError where the commit cannot be fetched.
+        Raises OSError if the commit cannot be fetched.
         """
         if self.remote is None:
             yield self.repository
@@ -200,9 +198,9 @@ class BaseCommit:
 def find_base(
     settings: Settings, commit: str | None, environ: Mapping[str, str], clone_hint: str
 ) -> BaseCommit | BaseUnavailable:
-    """Find where the files of a commit can be read. ``commit``: the one the change is merged onto, if known.
+    """Find where to read a commit's files. ``commit``: the one the change is merged onto, if known.
 
-    ``clone_hint``: how this job gets more of the history.
+    ``clone_hint``: how this job can fetch more history.
     """
     repository = Repository(settings.workspace, environ)
     if commit is None:
@@ -217,14 +215,14 @@ def find_base(
 
 @dataclass
 class BaseTree:
-    """A folder with the commit's files that no other run uses: its lock ends with this process, however that ends."""
+    """A folder with the commit's files for this run only. Its lock ends with this process, even after a crash."""
 
     folder: Path
     workspace: Path
     lock: int
 
     def release(self) -> None:
-        """Remove the files. Calling it twice is safe."""
+        """Remove the files. May be called twice."""
         if self.lock >= 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self.lock)
@@ -232,7 +230,7 @@ class BaseTree:
 
 
 def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> BaseTree:
-    """Write the commit's files into a folder of their own. Raises OSError or ValueError. Blocks."""
+    """Write the commit's files into a new folder. Raises OSError or ValueError. Blocks."""
     tree = _claim_tree(base)
     try:
         with base.open_repository() as repository:
@@ -248,7 +246,7 @@ def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> Ba
 
 
 def _claim_tree(base: BaseCommit) -> BaseTree:
-    """Claim an empty folder, the same for the same commit where possible: environments built for it are reused."""
+    """Claim an empty folder, if possible the same one for the same commit, so that its environments are reused."""
     trees = base.settings.output_folder(base.settings.cache_dir / "base")
     trees.make()
     for number in range(_MAX_TREES):
@@ -260,7 +258,7 @@ def _claim_tree(base: BaseCommit) -> BaseTree:
             os.close(lock)
             continue
         folder = trees.path / name
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed
         folder.mkdir()
         return BaseTree(folder, folder / base.inner if base.inner else folder, lock)
     raise OSError(f"{_MAX_TREES} other runs use its files in {trees.path}")
@@ -274,8 +272,8 @@ async def open_base_agents(
 ) -> AgentGroup:
     """Write the commit's files into a folder and start these agents from it; the group's ``release`` removes it.
 
-    ``make_driver`` makes the driver of an agent whose workspace is the given folder. ``earlier``: agents as the base
-    commit configures them, by the names this change gives them, with paths of the change's workspace.
+    ``make_driver`` makes an agent's driver for the given workspace. ``earlier``: agents as the base commit configures
+    them, by the names that the change gives them, with paths in the change's workspace.
     """
     cancelled = threading.Event()
     writing = asyncio.get_running_loop().run_in_executor(None, write_tree, base, cancelled)
@@ -315,7 +313,7 @@ def _release_written(writing: asyncio.Future[BaseTree]) -> None:
 
 
 class _NotOnBase(NamedTuple):
-    """Why the base commit's agent cannot be run. ``absent``: the commit does not have it."""
+    """Why the base commit's agent cannot be run. ``absent``: it does not exist at that commit."""
 
     reason: str
     absent: bool = False
@@ -324,7 +322,7 @@ class _NotOnBase(NamedTuple):
 def _agent_on_base(
     agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, tree: Path
 ) -> AgentSettings | _NotOnBase:
-    """Return the agent as it is in the base's tree, with the environment that the base's configuration gives it.
+    """Return the agent in the base's tree, with the environment from the base's configuration.
 
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
@@ -346,17 +344,17 @@ def _agent_on_base(
     except AgentEvalError as error:
         return _NotOnBase(f"the configuration of the base commit {short} cannot be used: {error.message}")
     _copy_dotenv_files(base, folder, tree, old_folder)
-    # what a flag or an input says holds for both; what the configuration file says is part of the change
+    # flags and inputs apply to both commits; the configuration file is part of the change
     own = {name: getattr(before, name) for name in _CONFIGURED_IN_FILE if getattr(agent, name) == getattr(now, name)}
     then = agent.model_copy(update={"path": real_path(tree / old_folder), **own})
-    if not _holds_agent(then.path, tree, then.driver):  # a folder that only the change's driver finds an agent in
+    if not _holds_agent(then.path, tree, then.driver):  # only the change's driver finds an agent in this folder
         return absent
     why = _why_not_on_base(then)
     return _NotOnBase(why) if why else then
 
 
 def _why_not_on_base(agent: AgentSettings) -> str:
-    """Return why the base commit's agent cannot be run; "" where it can."""
+    """Return why the base commit's agent cannot be run; "" if it can."""
     if agent.driver in _RUNS_BASE or (agent.driver in _RUNS_BASE_BY_COMMAND and agent.command):
         return ""
     if agent.url:
@@ -372,7 +370,7 @@ def _holds_agent(folder: Path, tree: Path, driver: str) -> bool:
 
 
 def _configured_agent(settings: Settings, root: Path, folder: Path, name: str) -> AgentDefaults:
-    """Return the agent as the configuration file of a tree configures it: the same file, else the one found there."""
+    """Return the agent by the configuration file of a tree: the same file if it exists there, else the one found."""
     flags: dict[str, str] = {}
     if settings.config is not None and settings.config.is_relative_to(settings.workspace):
         file = root / settings.config.relative_to(settings.workspace)
@@ -384,9 +382,9 @@ def _configured_agent(settings: Settings, root: Path, folder: Path, name: str) -
 
 
 def _copy_dotenv_files(base: BaseCommit, folder: Path, tree: Path, old_folder: Path) -> None:
-    """Give the base's agent the .env files, which are seldom in git: it would have no credentials without them.
+    """Copy the .env files for the base's agent: they are seldom in git, and hold its credentials.
 
-    A .env that is in git is the change's own, so it is not copied, and no link is followed.
+    A .env that is in git belongs to the change, so it is not copied. Links are not followed.
     """
     workspace = base.settings.workspace
     pairs = ((folder, old_folder), *((parent, parent) for parent in (old_folder, *old_folder.parents)))

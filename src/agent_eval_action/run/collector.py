@@ -1,6 +1,6 @@
-"""Collects finished attempts into a RunResult: scores whole, turns as excerpts of bounded size.
+"""Collect finished attempts into a RunResult: scores in full, turns as excerpts of limited size.
 
-What an excerpt leaves out is named by its digest, so that two different huge values never look equal.
+An excerpt includes the digest of what it leaves out, so that two different huge values never look equal.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _NOT_MADE: Final = AttemptError(kind=ErrorKind.STOPPED, message="the run ended b
 
 
 def excerpt_turn(turn: Invocation, like: TurnBrief | None = None) -> TurnBrief:
-    """Return the excerpt of one turn, expected or actual; made of the objects of ``like`` where it is equal."""
+    """Return the excerpt of one turn, expected or actual. Where it equals ``like`` it shares its objects."""
     calls = turn.tool_calls()
     excerpts = [_call_parts(call) for call in calls[:CALLS_LIMIT]]
     if rest := [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]:
         excerpts.append(("…", {"more": len(rest), "sha256": _digest(rest)}))
     user, response = (excerpt_text(text, TEXT_LIMIT) for text in (turn.user_content.text, turn.response_text))
-    # by repr: with == the argument 1 would be 1.0 and True
+    # by repr, because 1 == 1.0 == True
     if like is None or [(call.name, repr(call.args)) for call in like.calls] != [(n, repr(a)) for n, a in excerpts]:
         briefs = tuple(CallBrief(name=name, args=args) for name, args in excerpts)
     elif like.user == user and like.response == response:
@@ -69,7 +69,7 @@ def excerpt_call(call: FunctionCall) -> CallBrief:
 def _call_parts(call: FunctionCall) -> tuple[str, dict[str, Any]]:
     given = call.args or {}
     args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in itertools.islice(given.items(), _ITEMS_LIMIT)}
-    # the first figure is cheap: JSON writes at most 12 characters for one
+    # cheap check first: JSON needs at most 12 characters for one character of the repr
     many = len(repr(args)) * 12 > _ARGS_LIMIT and len(json.dumps(args, default=str)) > _ARGS_LIMIT
     if many or len(given) > _ITEMS_LIMIT:
         args = {"…": f"sha256:{_digest(call.args)}"}
@@ -77,7 +77,7 @@ def _call_parts(call: FunctionCall) -> tuple[str, dict[str, Any]]:
 
 
 def excerpt_text(text: str, limit: int) -> str:
-    """Return ``text`` itself, or its beginning, its length and its digest."""
+    """Return ``text``, or if it is too long its beginning, length and digest."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text):,} characters, sha256:{text_digest(text)[:12]})"
@@ -100,7 +100,7 @@ def _digest(value: Any) -> str:
 
 
 def summarise(attempt: Attempt, shared: SharedScores) -> AttemptSummary:
-    """Return what results.json keeps of an attempt: its scores and reasons, and the transcript as excerpts."""
+    """Return the summary of an attempt for results.json: scores and reasons, and excerpts of the transcript."""
     error = attempt.error
     if error is not None:
         message, traceback = excerpt_text(error.message, _REASON_LIMIT), error.traceback[-_TRACEBACK_LIMIT:]
@@ -118,10 +118,10 @@ def summarise(attempt: Attempt, shared: SharedScores) -> AttemptSummary:
 
 @dataclass
 class ResultCollector:
-    """Keeps the summaries of finished attempts, and what results share: cases and their expected turns.
+    """Collects the summaries of finished attempts, and shared parts of results: cases and their expected turns.
 
-    ``made``: how many repeats of a case other jobs of this run have made. ``not_made``: why a case was not run, where
-    that is known better than that the run ended.
+    ``made``: the number of repeats of a case that other jobs of this run have made. ``not_made``: the reason why a case
+    was not run, where there is a better one than the end of the run.
     """
 
     plan: Plan
@@ -142,14 +142,14 @@ class ResultCollector:
         self._expected_turns(key.case_key, item)
 
     def restore(self, key: CaseKey, arm: ArmName, summary: AttemptSummary) -> None:
-        """Add an attempt that another job of this run made; what that job was cut off from is not one."""
+        """Add an attempt that another job of this run made, unless that job was interrupted during it."""
         if summary.error is None or summary.error.kind is not ErrorKind.STOPPED:
             self._summaries.setdefault((key, arm), {})[summary.repeat] = summary
             self._cases.pop(key, None)
             self._sets = None
 
     def unmade(self) -> Iterator[CaseKey]:
-        """Yield the cases of which an attempt of the first pass is not there."""
+        """Yield the cases that lack an attempt of the first pass."""
         for planned in self.plan.sets:
             for item in planned.run:
                 case = planned.case_key(item)
@@ -157,16 +157,16 @@ class ResultCollector:
                     yield case
 
     def next_repeat(self, case: CaseKey, arm: ArmName = "head") -> int:
-        """Return the next free repeat of a case: every attempt made so far has a lower one."""
+        """Return a case's next free repeat number, higher than all so far."""
         return max(self.made.get((case, arm), 0), 1 + max(self._summaries.get((case, arm), {}), default=-1))
 
     def score_count(self) -> int:
-        """Return the number of scores: a step that adds none changes nothing."""
+        """Return the number of scores, which shows whether a step measured anything."""
         made = (summary for summaries in self._summaries.values() for summary in summaries.values())
         return sum(score.status is ScoreStatus.SCORED for summary in made for score in summary.scores)
 
     def base_errors(self) -> dict[str, AttemptError]:
-        """Return, by agent, an error of the base's agent for a reason that this change's agent does not share."""
+        """Return, by agent, an error of the base's agent, unless both sides lack credentials."""
         errors: dict[str, AttemptError] = {}
         for (case, arm), summaries in sorted(self._summaries.items()):
             if arm == "base":
@@ -181,13 +181,13 @@ class ResultCollector:
         return next(self.unmade(), None) is None
 
     def result(self, meter: Meter, seconds: float, **fields: Any) -> RunResult:
-        """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``.
+        """Return the run so far. Attempts of the first pass that were not made become errors ``stopped``.
 
-        ``meter`` has counted what was spent. ``fields``: those of the result that its attempts do not say.
+        ``meter`` has counted the spending. ``fields``: the result's other fields.
         """
         sets = self._set_results()
         cases = [case for result in sets for case in result.cases]
-        # what the end of the run cut off is no attempt to count, and no error of anybody's
+        # attempts cut off by the end of the run count neither as attempts nor as errors
         attempts = (made for case in cases for made in case.attempts)
         head = [made for made in attempts if made.error is None or made.error.kind is not ErrorKind.STOPPED]
         control = [made for case in cases for made in case.control]
@@ -206,7 +206,7 @@ class ResultCollector:
         return RunResult(sets=sets, totals=totals, **fields)
 
     def _set_results(self) -> tuple[SetResult, ...]:
-        """Return the results of all sets; the object stays the same until another attempt is added."""
+        """Return the results of all sets; the same object until another attempt is added."""
         if self._sets is None:
             self._sets = tuple(
                 SetResult(
@@ -221,7 +221,7 @@ class ResultCollector:
         return self._sets
 
     def _case(self, key: CaseKey, item: PlannedCase) -> CaseResult:
-        """Return the result of a case; the object stays the same until another attempt of it is added."""
+        """Return the result of a case; the same object until another attempt of it is added."""
         if (known := self._cases.get(key)) is not None:
             return known
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))

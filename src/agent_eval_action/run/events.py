@@ -1,4 +1,4 @@
-"""What the pipeline tells a progress display while it works. Values; the display decides how to show them."""
+"""Events of a run for a progress display, as values; the display decides how to show them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, Purpose
 
 NoticeLevel = Literal["setup", "info", "warning"]
-"""*setup*: how the run is set up, which few readers need."""
+"""*setup*: details of how the run is set up, which few readers need."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStarting:
-    """What the start of an agent does now, which may take long; ``step`` like "builds its environment"."""
+    """A step of an agent's start that may take long; ``step`` like "builds its environment"."""
 
     agent: str
     step: str
@@ -21,7 +21,7 @@ class AgentStarting:
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
-    """An agent answers from now on. ``environment``: where its interpreter comes from; all "" for a recording."""
+    """An agent has started. ``environment``: where its interpreter comes from. All fields are "" for a recording."""
 
     agent: str
     adk_version: str = ""
@@ -31,7 +31,7 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRead:
-    """The eval files are read. ``reference``: the commit of main that is compared with, "" where there is none."""
+    """The eval files are read. ``reference``: the commit of main to compare with, "" if there is none."""
 
     agents: tuple[str, ...]
     cases: int
@@ -41,7 +41,7 @@ class SuiteRead:
 
 @dataclass(frozen=True, slots=True)
 class RunPlanned:
-    """How many attempts there are to make, and how many an earlier run already made."""
+    """The number of attempts to make, and of those that an earlier run already made."""
 
     attempts: int
     cases: int
@@ -50,7 +50,7 @@ class RunPlanned:
 
 @dataclass(frozen=True, slots=True)
 class RerunsPlanned:
-    """Attempts beyond the first pass are about to be made; ``why`` is one sentence."""
+    """Attempts beyond the first pass are about to start; ``why`` is one sentence."""
 
     attempts: int
     purpose: Purpose
@@ -75,7 +75,7 @@ class AttemptRetried:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFinished:
-    """An attempt is scored and on disk."""
+    """An attempt is scored and stored."""
 
     attempt: Attempt
 

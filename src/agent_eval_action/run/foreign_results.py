@@ -1,8 +1,8 @@
-"""Imports the results of google-adk and of agents-cli as runs of ours, for a comparison.
+"""Import the results of google-adk and agents-cli as runs of ours, for a comparison.
 
-google-adk's files of one set are its repeats, and what has no score is an error. agents-cli averages over the cases
-that graded, and leaves out the cases that its agent failed on: here a metric without a score is an error, and a case
-that the other side has and this one lacks was not measured.
+google-adk's files of one set are its repeats, and a missing score is an error. agents-cli averages over the cases that
+it graded, and leaves out the cases that its agent failed on: here a metric without a score is an error, and a case
+that only the other side has was not measured.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GOOGLE_ADK: Final = "google-adk"
 
 @dataclass
 class _ImportedSet:
-    """One eval set of one agent, its cases under their newest definitions; ``left_out`` counts those of older ones."""
+    """One eval set of one agent, cases by their newest definition. ``left_out``: attempts of older definitions."""
 
     agent: str
     name: str
@@ -64,13 +64,13 @@ class _ImportedSet:
     _shared: SharedScores = field(default_factory=SharedScores)
 
     def add(self, file: AdkResults, case: AdkCase) -> None:
-        """Add an attempt of a case. Files must be added from the newest to the oldest."""
+        """Add an attempt of a case. Files must be added newest first."""
         turns = case.eval_metric_result_per_invocation
         expected = tuple(turn.expected_invocation for turn in turns if turn.expected_invocation is not None)
         whole = len(expected) == len(turns)
         digest = case_digest(EvalCase(eval_id=case.eval_id, conversation=expected if whole else ())) if turns else ""
         known = self.cases.get(case.eval_id)
-        # a case that could not be run has no turns, which its definition would be known by
+        # a case that could not be run has no turns, so that its definition is unknown
         if known is None or not known.digest:
             excerpts = tuple(excerpt_turn(turn) for turn in expected)
             self.cases[case.eval_id] = CaseResult(case=case.eval_id, digest=digest, expected=excerpts)
@@ -94,7 +94,7 @@ class _ImportedSet:
         attempts.append(summarise(_attempt(key, actual, scores, error), self._shared))
 
     def result(self) -> SetResult:
-        """Return everything that was added."""
+        """Return the set with everything added so far."""
         ordered = [self.cases[name] for name in sorted(self.cases)]
         cases = (case.model_copy(update={"attempts": tuple(self.attempts[case.case])}) for case in ordered)
         infos = tuple(self.criteria[name] for name in sorted(self.criteria))
@@ -102,7 +102,7 @@ class _ImportedSet:
 
 
 def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
-    """Return one result of all files, and notes. Of a case or metric that changed between files the newest counts."""
+    """Return one result of all files, and notes. Of a changed case or metric only the newest definition counts."""
     imported: dict[tuple[str, str], _ImportedSet] = {}
     newest_first = sorted(files, key=lambda file: (-file.creation_timestamp, file.eval_set_result_id))
     for file in newest_first:
@@ -119,11 +119,11 @@ def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, .
 
 
 def align_names(result: RunResult, sets: Iterable[SetResult]) -> RunResult:
-    """Return the result under the names that another tool gave the same sets and cases.
+    """Return the result with the names that another tool gave the same sets and cases.
 
-    google-adk knows an eval set by its id, a run of ours by its file: a set is taken for the only one of the other
-    side that ends in its name. google-adk's result does not hold the whole definition of a case, so a case of the same
-    name is taken for the same case unless what is expected is known to differ.
+    google-adk names an eval set by its id, we by its file: a set is matched with the only set of the other side whose
+    name ends in that id. google-adk's result lacks parts of a case's definition, so cases match by name unless their
+    expectations are known to differ.
     """
     by_key = {(other.agent, other.eval_set): other for other in sets}
     by_name: dict[str, list[SetResult]] = defaultdict(list)
@@ -172,7 +172,7 @@ def _adk_score(metric: AdkMetric, info: CriterionInfo, case: AdkCase) -> Criteri
 
 
 def _adk_criterion(metric: AdkMetric, file: AdkResults) -> CriterionInfo:
-    """Describe a metric as our own criterion of that name and options; one we do not have, by its options alone."""
+    """Describe a metric as our criterion of the same name and options; one that we lack, by its options."""
     source = f"{GOOGLE_ADK}: {file.eval_set_result_id}"[:200]
     try:
         return criteria.criterion_info(criteria.build((CriterionSpec(metric.metric_name, metric.options),))[0], source)
@@ -183,7 +183,7 @@ def _adk_criterion(metric: AdkMetric, file: AdkResults) -> CriterionInfo:
     return CriterionInfo(name=metric.metric_name, threshold=threshold, options=options, digest=digest, source=source)
 
 
-# --- agents-cli: what ``eval grade`` leaves in artifacts/grade_results -------------------------------
+# --- agents-cli: the files that ``eval grade`` writes to artifacts/grade_results ---------------------
 
 GRADED_BY: Final = "agents-cli"
 GRADE_RESULTS: Final = Path("artifacts") / "grade_results"
@@ -223,7 +223,7 @@ class _Metadata(LenientModel):
 
 
 class GradeResults(LenientModel):
-    """One file. ``evaluation_dataset`` holds the traces that were graded, by the index of their case."""
+    """One file. ``evaluation_dataset`` holds the graded traces, by the index of their case."""
 
     eval_case_results: tuple[_Graded, ...] | None = None
     summary_metrics: tuple[_Summary, ...] | None = None
@@ -232,12 +232,12 @@ class GradeResults(LenientModel):
 
     @property
     def created(self) -> str:
-        """When it was graded, "" where the file does not say."""
+        """When it was graded, "" if unknown."""
         return (self.metadata.creation_timestamp if self.metadata else None) or ""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric that was to be computed, those that no case has a score of included."""
+        """Every metric that was requested, including those without any score."""
         names = [summary.metric_name for summary in self.summary_metrics or () if summary.metric_name]
         for graded in self.eval_case_results or ():
             for candidate in graded.response_candidate_results or ():
@@ -246,19 +246,19 @@ class GradeResults(LenientModel):
 
 
 def holds_grade_results(head: bytes) -> bool:
-    """Whether a file that begins so is of agents-cli; google-adk's results name their set and cases otherwise."""
+    """Whether a file with this beginning comes from agents-cli; google-adk's results use other keys."""
     ours = (b'"eval_case_index"', b'"response_candidate_results"', b'"summary_metrics"')
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and any(key in head for key in ours)
 
 
 def newest_of_folder(folder: Path) -> Path | None:
-    """Return the last result of a folder or of a project: each file is of another state of the agent."""
+    """Return the newest result in a folder or project; older ones belong to other states of the agent."""
     found = [*folder.glob(_NAMES), *(folder / GRADE_RESULTS).glob(_NAMES)]
     return max((path for path in found if path.is_file()), key=lambda path: path.name, default=None)
 
 
 def read_grade_results(path: Path) -> GradeResults:
-    """Read one file. Raises ResultsError for whatever is not one."""
+    """Read one file. Raises ResultsError if it is not a result."""
     source = Source.read(path, workspace=None, error=ResultsError)
     found = validated(source, GradeResults, f"{path} holds no results of {GRADED_BY} that can be read", _HINT)
     if not found.eval_case_results:
@@ -275,7 +275,7 @@ def import_grade_results(files: Sequence[GradeResults]) -> RunResult:
     cases: dict[str, CaseResult] = {}
     shared = SharedScores()
     for file in sorted(files, key=lambda file: file.created):
-        for name, graded in _named(file):
+        for name, graded in _cases_by_name(file):
             known = cases.get(name) or CaseResult(case=name, digest=graded.digest, expected=graded.expected())
             attempt = graded.attempt(name, len(known.attempts), file.metrics)
             cases[name] = known.model_copy(update={"attempts": (*known.attempts, summarise(attempt, shared))})
@@ -289,7 +289,7 @@ def import_grade_results(files: Sequence[GradeResults]) -> RunResult:
 
 @dataclass(frozen=True)
 class _GradedCase:
-    """A case of one file; ``case`` is None where its trace cannot be read."""
+    """A case of one file; ``case`` is None if its trace cannot be read."""
 
     graded: _Graded
     case: DatasetCase | None
@@ -313,8 +313,8 @@ class _GradedCase:
         return _attempt(AttemptKey(_AGENT, GRADED_BY, name, repeat), turns, scores, error)
 
 
-def _named(file: GradeResults) -> Iterator[tuple[str, _GradedCase]]:
-    """The cases of a file by their ids; of an id that traces of two files have, the later ones by their index too."""
+def _cases_by_name(file: GradeResults) -> Iterator[tuple[str, _GradedCase]]:
+    """The cases of a file by their ids; later cases with a repeated id get their index appended."""
     datasets = file.evaluation_dataset or ()
     traces = (datasets[0].eval_cases or ()) if datasets else ()
     seen: set[str] = set()
@@ -322,14 +322,14 @@ def _named(file: GradeResults) -> Iterator[tuple[str, _GradedCase]]:
         index = position if graded.eval_case_index is None else graded.eval_case_index
         case = _case(traces[index]) if 0 <= index < len(traces) else None
         named = case is not None and (traces[index].get("eval_case_id") or traces[index].get("evalCaseId"))
-        name = case.eval_id if case and named else str(index)  # agents-cli knows a case without an id by its place
+        name = case.eval_id if case and named else str(index)  # agents-cli knows a case without an id by its position
         name = f"{name} #{index}" if name in seen else name
         seen.add(name)
         yield name, _GradedCase(graded, case)
 
 
 def _case(trace: Mapping[str, Any]) -> DatasetCase | None:
-    """The trace as the format of datasets reads it; None where it is none."""
+    """The trace, read as a dataset case; None if it is not one."""
     given = {name: value for name, value in trace.items() if value is not None}
     try:
         source = Source.parse(json.dumps({"eval_cases": [given]}), path=Path("trace"), error=EvalFileError)
@@ -341,9 +341,9 @@ def _case(trace: Mapping[str, Any]) -> DatasetCase | None:
 
 
 def _graded_score(metric: str, found: _Metric | None) -> CriterionScore:
-    said = found.error_message if found else None
-    if found is None or said or found.score is None or not math.isfinite(found.score):
-        reason = f"{GRADED_BY}: {said}" if said else f"{GRADED_BY} has no score of it"
+    message = found.error_message if found else None
+    if found is None or message or found.score is None or not math.isfinite(found.score):
+        reason = f"{GRADED_BY}: {message}" if message else f"{GRADED_BY} has no score of it"
         return CriterionScore(criterion=metric, status=ScoreStatus.ERROR, reason=reason)
     return CriterionScore(
         criterion=metric, status=ScoreStatus.SCORED, score=found.score, reason=found.explanation or ""
@@ -351,14 +351,14 @@ def _graded_score(metric: str, found: _Metric | None) -> CriterionScore:
 
 
 def _graded_criterion(metric: str) -> CriterionInfo:
-    """A metric is known by its name alone: the files do not say how it was defined."""
+    """Identify a metric by its name only: the files do not contain its definition."""
     return CriterionInfo(name=metric, digest=text_digest(f"{GRADED_BY}:{metric}"), source=GRADED_BY)
 
 
 def align_graded(result: RunResult, sets: Sequence[SetResult]) -> RunResult:
-    """Return the result with each case in the only set of the other side that has a case of its name.
+    """Return the result with each case moved to the only set of the other side that has a case of its name.
 
-    Cases and metrics are taken for those of the same name: agents-cli keeps no definition of either.
+    Cases and metrics match by name: agents-cli keeps no definition of either.
     """
     places: dict[str, list[tuple[SetResult, CaseResult]]] = {}
     for other in sets:
@@ -384,9 +384,9 @@ def _like(eval_set: SetResult, target: SetResult) -> SetResult:
 
 
 def with_missing_cases(result: RunResult, base: RunResult) -> RunResult:
-    """Return the result with each case that the base has and this lacks, as one that could not be measured.
+    """Return the result with each case that only the base has, as one that could not be measured.
 
-    agents-cli leaves out the cases that its agent failed on, so a case that is gone may be one that breaks.
+    agents-cli leaves out the cases that its agent failed on, so a missing case may be broken.
     """
     message = f"{GRADED_BY}'s results do not hold this case: it leaves out cases that its agent failed on"
     error = AttemptError(kind=ErrorKind.EXCEPTION, message=message)
@@ -443,5 +443,5 @@ def _totals(sets: Iterable[SetResult]) -> Totals:
 def _timestamp(made: Callable[[], dt.datetime]) -> str:
     try:
         return made().isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # a file may say anything
+    except (ValueError, OverflowError, OSError):  # the file may contain anything
         return dt.datetime.fromtimestamp(0, dt.UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What a run would measure: agents, sets, cases and criteria, each with its place, and what it is expected to take."""
+"""List what a run would measure: agents, sets, cases and criteria with their locations, and its expected cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAGS: Final = 100
 
 
 class ListedCriterion(Frozen):
-    """A criterion of a set. ``source``: where it is written, "default" for ADK's; ``judge``: the model that judges."""
+    """A criterion of a set. ``source``: where it is configured, "default" for ADK's; ``judge``: the judging model."""
 
     name: str
     threshold: float | None
@@ -33,7 +33,7 @@ class ListedCriterion(Frozen):
 
 
 class ListedCase(Frozen):
-    """A case. ``turns`` None: a simulated user decides; ``seconds``: of an attempt in main's history, None: unknown."""
+    """A case. ``turns`` None: a simulated user decides. ``seconds``: an attempt's time in main's history."""
 
     case: str
     line: int | None
@@ -43,7 +43,7 @@ class ListedCase(Frozen):
 
 
 class ListedSet(Frozen):
-    """An eval set against its agent. ``path`` is relative to the workspace."""
+    """An eval set for its agent. ``path`` is relative to the workspace."""
 
     eval_set: str
     path: str
@@ -52,7 +52,7 @@ class ListedSet(Frozen):
 
 
 class ListedAgent(Frozen):
-    """An agent and its sets, () for one without any."""
+    """An agent and its sets, () if it has none."""
 
     agent: str
     path: str
@@ -60,12 +60,12 @@ class ListedAgent(Frozen):
 
 
 class RunEstimate(Frozen):
-    """What the first pass of a run is expected to take.
+    """The expected cost of a run's first pass.
 
-    ``turns`` are those of fixed conversations; ``judge_calls`` are the answers of judges and simulated users, of which
-    a call may give several, and ``judge_usd`` their price, None where a model has none. ``seconds``: by main's
-    durations, which ``timed_cases`` of the cases have, with the configured concurrency; ``usd``: what main's newest run
-    cost in all. None: not known.
+    ``turns``: of fixed conversations. ``judge_calls``: answers of judges and simulated users, of which a call may give
+    several; ``judge_usd``: their price, None if a model has none. ``seconds``: by main's durations, known for
+    ``timed_cases`` of the cases, with the configured concurrency. ``usd``: the total cost of main's newest run. None:
+    unknown.
     """
 
     attempts: int
@@ -88,7 +88,7 @@ class SuiteListing(Frozen):
 
 
 def list_suite(settings: Settings, found: Discovery, plan: Plan, session: HistorySession) -> SuiteListing:
-    """Everything that a run with these settings would measure, and what main's history says it takes."""
+    """Everything that a run with these settings would measure, and its expected cost by main's history."""
     pooled = session.history(plan.suite()).pooled
     times = {case.key: case.seconds for case in pooled.cases if case.seconds is not None} if pooled else {}
     sets: dict[str, list[ListedSet]] = {agent.name: [] for agent in found.agents}
@@ -145,7 +145,7 @@ def _case(case: EvalCase, seconds: float | None) -> ListedCase:
 
 
 def tags_of(case: EvalCase) -> tuple[str, ...]:
-    """The texts of the list ``tags``, which several formats and tables have."""
+    """The texts in the list ``tags``, which several formats and tables have."""
     given: Any = (case.model_extra or {}).get("tags")
     if given is None and isinstance(case, DatasetCase):
         given = case.metric_fields.get("tags")

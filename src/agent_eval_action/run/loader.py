@@ -1,4 +1,4 @@
-"""From discovered files to the plan: eval sets read, cases selected, criteria built, all problems at once."""
+"""From discovered files to a plan: read eval sets, select cases, build criteria, report all problems together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MANY: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class _BuiltCriteria:
-    """Criteria as configured in one place, and the simulated user configured there."""
+    """The criteria configured in one place, and the simulated user configured there."""
 
     criteria: tuple[Criterion, ...]
     infos: tuple[CriterionInfo, ...]
@@ -43,7 +43,7 @@ class _BuiltCriteria:
 
 @dataclass
 class Loader:
-    """Reads what a run needs. Problems, warnings and notes accumulate; every file is read before anything is raised."""
+    """Reads a run's inputs, collecting problems, warnings and notes. Every file is read before anything is raised."""
 
     workspace: Path
     patterns: Sequence[str] = ()
@@ -57,7 +57,7 @@ class Loader:
     )
 
     def plan(self, found: Discovery, repeats: int) -> Plan:
-        """Return the plan over every discovered set. Raises with all problems of all files."""
+        """Return the plan of every discovered set. Raises with all problems of all files."""
         sets = [planned for item in found.sets if (planned := self.planned_set(item)) is not None]
         if self.config_problems:
             raise ConfigError("the criteria cannot be used", problems=(*self.config_problems, *self.eval_problems))
@@ -79,7 +79,7 @@ class Loader:
         return plan
 
     def _check_options(self, sets: Sequence[PlannedSet]) -> None:
-        """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
+        """Raise ConfigError for options that fit no case of the sets that share them."""
         shared: dict[int, tuple[Criterion, CriterionInfo, list[EvalCase]]] = {}
         for planned in sets:
             for criterion, info in zip(planned.criteria, planned.infos, strict=True):
@@ -96,7 +96,7 @@ class Loader:
     def _check_applicable(self, sets: Sequence[PlannedSet]) -> Iterator[str]:
         """Yield a sentence per criterion that leaves cases out, and one for cases that no criterion scores.
 
-        Raises EvalFileError with each set of which no case can be scored by any of its criteria.
+        Raises EvalFileError with each set whose cases none of its criteria can score.
         """
         left_out: Counter[str] = Counter()
         unscored: list[str] = []
@@ -130,9 +130,9 @@ class Loader:
         return Problem(self.workspace / planned.path, message, hint=hint)
 
     def planned_set(self, found: DiscoveredSet, *, without_cases: bool = False) -> PlannedSet | None:
-        """Return one set; None, with the problems added to this loader's, where its files cannot be used.
+        """Return one set; None if its files cannot be used, with the problems added to the loader's.
 
-        ``without_cases``: only what it is scored by, whatever is wrong with its eval file.
+        ``without_cases``: load only the criteria, whatever is wrong with the eval file.
         """
         eval_set = EvalSet(eval_set_id="", eval_cases=()) if without_cases else self._eval_set(found)
         cases_replay = eval_set is not None and any(isinstance(case, ReplayCase) for case in eval_set.eval_cases)
@@ -175,13 +175,13 @@ class Loader:
     def _criteria(self, found: DiscoveredSet, *, replays: bool) -> _BuiltCriteria | None:
         """Return the criteria of a set, built once per file or inline mapping.
 
-        Those of the agent are for what its models say; a recording is scored by its events, and by the file beside it.
+        The agent's criteria score what its models say; a recording is scored by its events, and by the file beside it.
         """
         source = found.agent.criteria if isinstance(found.agent.criteria, tuple) else found.criteria_file
         if replays:
             beside = found.path.with_name(CRITERIA_FILE)
             source = beside if beside.is_file() else None
-        # entries written in agent-eval.yaml hold dicts, which are no keys; their place in the file is
+        # entries in agent-eval.yaml hold dicts, which are not hashable, so their place in the file is the key
         place = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
         key = place, replays
         if key not in self._built:
@@ -196,7 +196,7 @@ class Loader:
     def _build(
         self, source: Path | tuple[CriterionSpec, ...] | None, always: tuple[CriterionSpec, ...]
     ) -> _BuiltCriteria:
-        """``always``: those that are added where the source has none of their names."""
+        """``always``: criteria to add unless the source has one of the same name."""
         specs: tuple[CriterionSpec, ...] = () if always else DEFAULT_CRITERIA
         where, simulator = "recording" if always else "default", None
         if isinstance(source, tuple):
@@ -215,9 +215,9 @@ class Loader:
 
 
 def _return_memory() -> None:
-    """Give the system what parsers of large files have freed: of 50,000 cases with a baseline a fifth of all memory.
+    """Return memory that parsers of large files have freed: a fifth of all memory for 50,000 cases with a baseline.
 
-    glibc would keep it, and Python takes the memory of its objects elsewhere. Other C libraries have no such function.
+    glibc would keep it, and Python allocates its objects elsewhere. Other C libraries lack this function.
     """
     import ctypes  # noqa: PLC0415 - few suites are large
 
@@ -238,7 +238,7 @@ def _unplayable_users(eval_set: EvalSet, simulator: UserSimulatorConfig, path: P
 
 
 def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
-    """Return cases that a criterion could never score, whatever the agent does, before the agent is asked."""
+    """Return the cases that a criterion can never score, before the agent is run."""
     return [
         Problem(path, f"{case.eval_id}: {criterion.name}: {why}", line=case.line)
         for case in cases
@@ -253,16 +253,16 @@ _SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "_
 def validate_paths(
     paths: Sequence[Path], workspace: Path, columns: Mapping[Path, ColumnMapping]
 ) -> tuple[int, list[Problem]]:
-    """Check files and folders; return how many files were checked, and every problem and warning in them.
+    """Check files and folders; return the number of files checked, and every problem and warning in them.
 
-    In a folder files are found by their names; a file that is named itself is checked whatever its name. ``columns``:
-    what those of tables hold. Raises UsageError for a path that does not exist.
+    Folders are searched by file name; a file given explicitly is checked whatever its name. ``columns``: the columns of
+    tables. Raises UsageError for a path that does not exist.
     """
     problems: list[Problem] = []
     files = [file for path in paths for file in _files(path)]
     for file in files:
         around = workspace if real_path(file).is_relative_to(workspace) else file.parent
-        problems += _check(file, around, columns.get(Path(os.path.abspath(file))))  # noqa: PTH100 - links stay as they are
+        problems += _check(file, around, columns.get(Path(os.path.abspath(file))))  # noqa: PTH100 - keeps links
     if not files:
         raise UsageError("there is no eval file or configuration in " + ", ".join(map(str, paths)))
     return len(files), problems

@@ -1,4 +1,4 @@
-"""The models a plan will ask: which they are, whether they can be asked here, and how often, before money is spent."""
+"""The models that a plan needs: their names, credentials and number of calls, before any money is spent."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from agent_eval_action.criteria.judge import JudgedCriterion
 
 NOT_MEASURED: Final = "not measured: no credentials on this pull request"
-_UNBOUNDED_TURNS: Final = 20  # assumed for a conversation whose length nothing bounds
+_UNBOUNDED_TURNS: Final = 20  # assumed for a conversation of unlimited length
 
 MissingCredentials = Mapping[str, str]
-"""Models that cannot be asked, each with the sentence that says what it needs."""
+"""Models that cannot be called, each with a sentence about what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequirement:
-    """A model that the plan will ask. ``purpose``: a criterion, or the simulated user; ``source``: where it is set."""
+    """A model that the plan needs. ``purpose``: a criterion, or the simulated user; ``source``: its file."""
 
     purpose: str
     model: str
@@ -37,7 +37,7 @@ class ModelRequirement:
 
 
 def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[ModelRequirement, ...]:
-    """Return every model the plan will ask, once for each purpose and source.
+    """Return every model that the plan needs, once for each purpose and source.
 
     ``recorded``: names of agents that are recordings, whose users are not simulated.
     """
@@ -55,10 +55,10 @@ def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[Mode
 
 
 def _as_judged(criterion: Criterion) -> JudgedCriterion | None:
-    """Return the criterion if it asks a judge."""
+    """Return the criterion if it calls a judge."""
     if not criterion.models():
         return None
-    from agent_eval_action.criteria.judge import JudgedCriterion  # noqa: PLC0415 - most runs ask none
+    from agent_eval_action.criteria.judge import JudgedCriterion  # noqa: PLC0415 - most runs have no judges
 
     return criterion if isinstance(criterion, JudgedCriterion) else None
 
@@ -66,7 +66,7 @@ def _as_judged(criterion: Criterion) -> JudgedCriterion | None:
 def check_models(
     required: Sequence[ModelRequirement], environ: Mapping[str, str], openai_url: str = "", *, may_lack: bool = False
 ) -> dict[str, str]:
-    """Return the models that lack credentials, with a sentence each; without ``may_lack`` they are an error.
+    """Return the models that lack credentials, each with a sentence; without ``may_lack`` they are an error.
 
     Raises ConfigError with every model whose name or options are wrong, CredentialsError for missing credentials.
     """
@@ -89,7 +89,7 @@ def _problems(required: Iterable[ModelRequirement], reasons: Iterable[str]) -> t
 
 
 def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collection[str] = ()) -> Plan:
-    """Return the plan with everything that would ask these models marked as not measured. Pure.
+    """Return the plan with everything that needs these models marked as not measured. Pure.
 
     ``recorded``: names of agents that are recordings, whose users are not simulated.
     """
@@ -100,7 +100,7 @@ def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collectio
             for criterion, info in zip(planned.criteria, planned.infos, strict=True)
         )
         cases = planned.cases
-        if planned.agent not in recorded and planned.simulator.model in lacking:  # nobody can play the user
+        if planned.agent not in recorded and planned.simulator.model in lacking:  # the user cannot be simulated
             cases = tuple(
                 replace(item, unmeasured=NOT_MEASURED) if item.case.conversation_scenario else item for item in cases
             )
@@ -109,7 +109,7 @@ def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collectio
 
 
 def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) -> Estimate:
-    """Estimate what the first pass asks of judges and of simulated users. ``recorded`` as above."""
+    """Estimate the first pass's calls to judges and simulated users. ``recorded`` as above."""
     estimate = Estimate(prices)
     for planned in plan.sets:
         for criterion in planned.scored_by:

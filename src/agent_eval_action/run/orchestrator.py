@@ -1,4 +1,4 @@
-"""One pass over the plan, then whatever the gate asks for, until it has enough or a limit is reached."""
+"""Run the plan once, then whatever the gate requests, until it stops or a limit is reached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_eval_action.run.plan import Plan, PlannedAttempt
 
 _CANCEL_GRACE_S: Final = 2.0
 BASE_AGENT: Final = "main's agent"
-"""What progress calls the base commit's agents."""
+"""The progress display's name for the base commit's agents."""
 _ENDINGS: Final = {
     RunStatus.TIMED_OUT: "reached its max_time",
     RunStatus.INTERRUPTED: "was interrupted",
@@ -41,14 +41,14 @@ _ENDINGS: Final = {
 
 @dataclass
 class StopRequest:
-    """Whether a run is to end early, and why. ``request`` may be called from a signal handler of the loop."""
+    """Whether a run should end early, and why. ``request`` may be called from a signal handler of the event loop."""
 
     status: RunStatus = RunStatus.COMPLETE
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def request(self, status: RunStatus) -> None:
-        """End the run; the first status stays. ``interrupted`` is set by every interrupt, also by a later one."""
+        """End the run; the first status counts. Every interrupt sets ``interrupted``, even a later one."""
         if status is RunStatus.INTERRUPTED:
             self.interrupted.set()
         if not self._event.is_set():
@@ -64,20 +64,20 @@ class StopRequest:
 
 
 class NextStep(Protocol):
-    """Returns what to run next after everything measured so far. ``control``: whether the base's agent can be run."""
+    """Returns the next step after everything measured so far. ``control``: whether the base's agent can be run."""
 
     def __call__(self, result: RunResult, *, control: bool) -> Step: ...
 
 
 @dataclass
 class Orchestrator:
-    """Runs a plan: the first pass, the re-runs and the control, within the run's limits.
+    """Runs a plan within the run's limits: the first pass, the re-runs and the control.
 
-    ``conditions`` are those of the run without its agents, which are known when they have started. ``next_step`` None:
-    nothing is run again. ``base_agents`` None: there is no control. ``base_passes``: how often the base commit's
-    agent runs every case beside the first pass, as the baseline. ``max_time`` and ``stall_timeout``, the time without
-    any answer, are in seconds; None: no limit. ``only``: a step that is run instead of everything else. ``first_pass``
-    False: other jobs have made it, with the control described by ``base``.
+    ``conditions``: the run's, without its agents, which are only known after their start. ``next_step`` None: no
+    re-runs. ``base_agents`` None: no control. ``base_passes``: how often the base commit's agent runs every case beside
+    the first pass, as the baseline. ``max_time`` and ``stall_timeout`` (the time without any answer) are in seconds;
+    None: no limit. ``only``: a step that replaces everything else. ``first_pass`` False: other jobs have made it, with
+    the control described by ``base``.
     """
 
     plan: Plan
@@ -99,7 +99,7 @@ class Orchestrator:
     _phases: list[Phase] = field(default_factory=list, init=False)
 
     async def run(self) -> None:
-        """Run and score everything; ``result`` returns the scores so far, also during the run."""
+        """Run and score everything; ``result`` returns the scores so far, even during the run."""
         self._started = asyncio.get_running_loop().time()
         for start in self.head.starts.values():
             start.add_done_callback(lambda _: self.runner.stall.record_progress())
@@ -111,7 +111,7 @@ class Orchestrator:
                 await self.base_agents.stop()
 
     def result(self, started_at: str = "", seconds: float = 0.0) -> RunResult:
-        """Return the run as far as it got, without a decision."""
+        """Return the run so far, without a decision."""
         return self.runner.collector.result(
             self.runner.budget.meter,
             seconds,
@@ -124,7 +124,7 @@ class Orchestrator:
         )
 
     def _agents(self) -> tuple[AgentConditions, ...]:
-        """Return the conditions of the agents: as other jobs of the run met them, else as this one does."""
+        """Return the agents' conditions, preferring those that other jobs of the run recorded."""
         agents = {agent.agent: agent for agent in (*self.head.conditions(), *self.conditions.agents)}
         return tuple(agents.values())
 
@@ -142,7 +142,7 @@ class Orchestrator:
                 await _cancel(task)
 
     async def _wait_for_stall(self) -> str:
-        def starting() -> bool:  # building an environment and importing an agent have limits of their own
+        def starting() -> bool:  # environments and imports have time limits of their own
             return self.head.starting or (self.base_agents is not None and self.base_agents.starting)
 
         if self.stall_timeout is None:
@@ -151,7 +151,7 @@ class Orchestrator:
         return await self.runner.stall.wait_for_stall(self.stall_timeout, excused=starting)
 
     def _end_early(self, stalled: str) -> None:
-        """A first pass that is cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
+        """End at a limit. A cut first pass leaves cases unmeasured; cut re-runs leave doubts, which the gate weighs."""
         if not self.stop.requested and self._first_pass_done:
             self._cut_short = stalled or f"max_time of {self.max_time:g} s was reached"
             self._warn(f"stopping: {self._cut_short}; the verdict stands on what there is")
@@ -170,7 +170,7 @@ class Orchestrator:
             if self.first_pass:
                 tasks.create_task(self._run_first_pass())
             if self.first_pass and self.base_passes:
-                # the base commit's agent runs everything too, under the conditions of this run
+                # the base commit's agent runs every case too, under the same conditions
                 every_case = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
                 why = "the base commit's agent runs everything, as the baseline"
                 tasks.create_task(self._run_base(every_case, why))
@@ -180,21 +180,21 @@ class Orchestrator:
         self._first_pass_done = True
         control = self.base_agents is not None and not self.base_passes
         while self.next_step is not None and not self.stop.requested and not self._cut_short:
-            step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # seconds in a large suite
+            step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # slow for large suites
             if isinstance(step, Stop):
                 self._cut_short = step.reason if step.limited else ""
                 return
-            if exhausted := meter.exhausted_reason():  # a limit matters only where more is wanted
+            if exhausted := meter.exhausted_reason():  # a limit matters only if the gate requests more
                 self._end_reruns(exhausted)
                 return
             scores = collector.score_count()
             control = await self._take(step, control=control)
             stuck = collector.score_count() == scores and not isinstance(step, RunControl)
             if stuck and not self._cut_short and not meter.exhausted_reason():
-                self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
+                self._end_reruns("what was run again could not be measured")  # else the gate requests it forever
 
     async def _take(self, step: Run, *, control: bool) -> bool:
-        """Make the attempts of a step; return whether the base's agent can be asked from now on."""
+        """Make the attempts of a step; return whether the base's agent can still be run."""
         if isinstance(step, RunControl):
             head_runs = {case: runs for case, runs in step.interleaved if isinstance(case, CaseKey)}
             return await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
@@ -222,7 +222,7 @@ class Orchestrator:
         self.runner.emit(RerunsPlanned(len(attempts), purpose, step.why))
         agents = frozenset(planned.key.agent for planned in attempts)
         if control and self.base_agents is not None and self.base_agents.open(agents):
-            # its start overlaps the re-runs; it makes no attempt before the gate asks for one
+            # the start overlaps the re-runs; no attempt is made before the gate requests one
             self.runner.emit(AgentStarting(BASE_AGENT, "starts beside, in case a control is needed"))
         await self._make(purpose, attempts, self.head)
 
@@ -234,10 +234,10 @@ class Orchestrator:
         *,
         errors_answer: bool = False,
     ) -> bool:
-        """Run the base commit's agent, interleaved with this change's, so that what drifts affects both alike.
+        """Run the base commit's agent, interleaved with this change's, so that drift affects both sides equally.
 
-        ``errors_answer``: errors of the base's agent are an answer and not a reason to give it up. Returns whether the
-        base's agent can be asked again.
+        ``errors_answer``: errors of the base's agent count as answers, and do not end its use. Returns whether the
+        base's agent can be run again.
         """
         if self.base_agents is None:
             return False
@@ -268,7 +268,7 @@ class Orchestrator:
         return self.base is None or not self.base.unavailable
 
     def _record_run(self, group: AgentGroup, lacking: Iterable[str], unavailable: Mapping[str, str]) -> None:
-        """Record the base commit's agents that were run now, beside those of earlier controls, and what could not."""
+        """Add these agents of the base commit to those of earlier controls, with those that could not be run."""
         base = self.base or Base()
         agents = {agent.agent: agent for agent in (*base.agents, *group.conditions())}
         self.base = base.model_copy(
@@ -289,13 +289,13 @@ class Orchestrator:
                 self._warn(f"no control of {name}: {why}; {'it' if self.base_passes else 'its'} {rest}")
 
     def _unavailable(self, reasons: Mapping[str, str]) -> dict[str, Any]:
-        """Return the fields of ``Base`` for agents that cannot be run: one reason where none of the plan's can be."""
+        """Return the fields of ``Base`` for agents that cannot be run: a single reason if none of the plan's can."""
         if reasons and reasons.keys() >= {planned.agent for planned in self.plan.sets} - self.head.replay_only:
             return {"unavailable": "; ".join(dict.fromkeys(reasons.values())), "unavailable_agents": {}}
         return {"unavailable_agents": dict(reasons)}
 
     def _record_missing_control(self) -> None:
-        """After a cut, record that a control could have been made: without it there is no regression and no pass."""
+        """After an early end, record that a control was possible: without it nothing regresses or passes."""
         if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
             return
         opened = self.base_agents.opened()
@@ -305,7 +305,7 @@ class Orchestrator:
             self.base = Base(commit=self.base_agents.commit)
 
     async def _make(self, purpose: Purpose, attempts: Sequence[PlannedAttempt], *groups: AgentGroup) -> None:
-        """Make attempts, and record from when to when, also where the run is cut off in between."""
+        """Make attempts and record their time span, even if they are interrupted."""
         clock = asyncio.get_running_loop().time
         start = clock()
         try:
@@ -315,7 +315,7 @@ class Orchestrator:
             self._phases.append(Phase(purpose=purpose, attempts=len(attempts), start=since, seconds=seconds))
 
     def _plan_attempts(self, runs: Mapping[CaseKey, int], purpose: Purpose, group: AgentGroup) -> list[PlannedAttempt]:
-        """Plan so many attempts of each case, one of every case before the second of any."""
+        """Plan this many attempts of each case, one of every case before the second of any."""
         starts = {case: self.runner.collector.next_repeat(case, group.name) for case in runs}
         repeats = {case: range(starts[case], starts[case] + count) for case, count in runs.items()}
         return list(self.plan.further(repeats, purpose, group.name))
@@ -342,14 +342,14 @@ def _lack_credentials(errors: Mapping[str, AttemptError]) -> set[str]:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """End a task. Its own exception is raised here; those caused by the cancellation are not."""
+    """Cancel a task. Raises the task's own exception, but none caused by the cancellation."""
     if not task.done():
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):  # the other tasks are still to be cancelled
+        with contextlib.suppress(asyncio.CancelledError):  # the other tasks must still be cancelled
             await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
         return
     error = None if task.cancelled() else task.exception()
-    while isinstance(error, BaseExceptionGroup):  # all workers meet the same full disk: one of them reports it
+    while isinstance(error, BaseExceptionGroup):  # all workers hit the same full disk: report it once
         error = error.exceptions[0]
     if error is not None:
         raise error

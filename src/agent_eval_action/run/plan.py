@@ -1,4 +1,4 @@
-"""Which attempts a run makes: every case of every set, once per repeat, in a stable order."""
+"""The attempts of a run: every case of every set, once per repeat, in a stable order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_eval_action.results.run_result import ArmName, AttemptKey, CriterionI
 
 
 def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
-    """Return the case's digest; with a simulated user it covers that user, for another leads another conversation."""
+    """Return the case's digest, including the simulated user if it has one: another user leads another conversation."""
     digest = case_digest(case)
     if case.conversation_scenario is None:
         return digest
@@ -28,14 +28,14 @@ def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
 
 
 def applies(criterion: Criterion, case: EvalCase) -> bool:
-    """Whether the criterion can score such a case at all; one with a simulated user has no reference, for example."""
+    """Whether the criterion can score this kind of case: for example one with a simulated user has no reference."""
     refused = criterion.refuse(Sample(case, ()))
     return refused is None or refused.status is not ScoreStatus.NOT_APPLICABLE
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is."""
+    """One case with the digest of its definition. ``unmeasured``: why it is not run, "" if it is."""
 
     case: EvalCase
     digest: str
@@ -44,9 +44,9 @@ class PlannedCase:
 
 @dataclass(frozen=True)
 class PlannedSet:
-    """One eval set against one agent. ``path`` is relative to the workspace, with forward slashes.
+    """One eval set for one agent. ``path`` is relative to the workspace, with forward slashes.
 
-    ``simulator``: who plays the user where a case has a scenario.
+    ``simulator``: the user of cases with a scenario.
     """
 
     agent: str
@@ -59,17 +59,19 @@ class PlannedSet:
 
     @cached_property
     def scored_by(self) -> tuple[Criterion, ...]:
-        """The criteria that are applied: all but those this run leaves out."""
-        return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)
+        """The criteria that this run applies."""
+        return tuple(
+            criterion for criterion, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured
+        )
 
     @cached_property
     def waits(self) -> bool:
-        """Whether scoring waits for a judge or for a metric function of the user's."""
+        """Whether scoring waits for a judge or a custom metric function."""
         return any(criterion.waits for criterion in self.scored_by)
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """The digests of the criteria by their names."""
+        """The digests of the criteria by name."""
         return {info.name: info.digest for info in self.infos}
 
     def case_key(self, item: PlannedCase) -> CaseKey:
@@ -106,15 +108,15 @@ class Plan:
         return sum(len(planned.cases) for planned in self.sets)
 
     def agents_scored_by_events(self) -> frozenset[str]:
-        """The agents of which a criterion looks at tool calls or other events."""
-        return frozenset(each.agent for each in self.sets if any(one.by_events for one in each.criteria))
+        """The agents with a criterion that uses tool calls or other events."""
+        return frozenset(each.agent for each in self.sets if any(criterion.by_events for criterion in each.criteria))
 
     def digests(self) -> Iterator[tuple[CaseKey, str]]:
         """Every case with the digest of its definition."""
         return ((planned.case_key(item), item.digest) for planned in self.sets for item in planned.cases)
 
     def digest(self) -> str:
-        """The digest of everything that decides what is measured: cases, criteria, users, repeats."""
+        """The digest of everything that determines the measurements: cases, criteria, users, repeats."""
         sets = [
             [planned.agent, planned.key, planned.path, [[info.name, info.digest] for info in planned.infos]]
             + [[item.case.eval_id, item.digest] for item in planned.cases]
@@ -123,7 +125,7 @@ class Plan:
         return json_digest([self.repeats, sets])
 
     def part(self, cases: Container[CaseKey], repeats: int | None = None) -> Plan:
-        """The plan of these cases alone."""
+        """The plan with only these cases."""
         sets = (
             replace(planned, cases=tuple(item for item in planned.cases if planned.case_key(item) in cases))
             for planned in self.sets
@@ -131,7 +133,7 @@ class Plan:
         return Plan(tuple(planned for planned in sets if planned.cases), self.repeats if repeats is None else repeats)
 
     def attempts(self) -> Iterator[PlannedAttempt]:
-        """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
+        """Every attempt, pass by pass, so that a run cut short has covered as many cases as possible."""
         for repeat in range(self.repeats):
             for planned in self.sets:
                 for item in planned.run:
@@ -140,7 +142,7 @@ class Plan:
     def further(
         self, repeats: Mapping[CaseKey, range], purpose: Purpose, arm: ArmName = "head"
     ) -> Iterator[PlannedAttempt]:
-        """These repeats of each case; one of every case before the second of any."""
+        """These repeats of each case, one of every case before the second of any."""
         for number in range(max(map(len, repeats.values()), default=0)):
             for planned in self.sets:
                 for item in planned.run:
@@ -149,7 +151,7 @@ class Plan:
                         yield PlannedAttempt(AttemptKey(*case, wanted[number], arm), item, planned, purpose)
 
     def suite(self, skipped: Iterable[str] = ()) -> Suite:
-        """The definitions that history is pooled for. ``skipped``: agents that exist but are left out of this run."""
+        """The definitions for pooling the history. ``skipped``: agents that exist but are left out of this run."""
         infos = {kept_digest(info.digest): info for planned in self.sets for info in planned.infos}
         cases: dict[CaseKey, tuple[str, Mapping[str, str]]] = {}
         for planned in self.sets:

@@ -1,4 +1,4 @@
-"""What a run opens before its first attempt: sandboxes, drivers, models, metric functions, and secrets to redact."""
+"""Open what a run needs before its first attempt: sandboxes, drivers, models, metric functions, secrets to redact."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ async def open_sandbox(
     emit: Callable[[Notice], None],
     hidden: Collection[Path] = (),
 ) -> Sandboxes | None:
-    """Open what agents run in, where they can be given a uid of their own, and emit what they run as.
+    """Open the sandboxes if agents can get a uid of their own, and emit what they run as.
 
-    ``hidden``: files that no copy of the checkout holds that an agent works on, relative to the workspace.
+    ``hidden``: files to remove from the agents' copies of the checkout, relative to the workspace.
     """
     notices: list[Notice] = []
 
@@ -68,7 +68,7 @@ async def open_sandbox(
 
 
 def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
-    """Raise ConfigError where ``driver`` or ``python`` names nothing: that is a wrong option, and no broken agent."""
+    """Raise ConfigError if ``driver`` or ``python`` names nothing: that is a wrong option, not a broken agent."""
     for agent in agents:
         if agent.driver not in AGENTS:
             raise ConfigError(
@@ -86,14 +86,14 @@ def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, env
 
 
 def expect_sessions(head: AgentGroup, plan: Plan) -> None:
-    """Tell each agent how many sessions there will be: none of its workers is to have nothing to do."""
+    """Set each agent's number of sessions, so that it starts no idle workers."""
     for name, driver in head.drivers.items():
         if isinstance(driver, WorkerAgent):
             driver.sessions = plan.repeats * sum(len(planned.run) for planned in plan.sets if planned.agent == name)
 
 
 async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> None:
-    """Wait until these agents have chosen interpreters, which the base's may share where all run as one user."""
+    """Wait until these agents have chosen interpreters, which the base's may share if all run as one user."""
     drivers = [driver for name, driver in head.drivers.items() if name in names]
     sharing = [driver for driver in drivers if isinstance(driver, WorkerAgent) and driver.spec.sandboxes is None]
     await asyncio.gather(*(driver.wait_for_interpreter() for driver in sharing))
@@ -102,9 +102,9 @@ async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> Non
 def make_base_driver(
     head: AgentGroup, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> AgentDriver:
-    """Return the driver of an agent as the base commit has it, in the tree ``workspace``.
+    """Return the driver of the base commit's agent in the tree ``workspace``.
 
-    It has its own uid where isolation allows it: the change's agent must not be able to sabotage the base's.
+    It has its own uid where isolation allows it, so that the change's agent cannot sabotage the base's.
     """
     settings = base.settings
     active = environ.get("VIRTUAL_ENV", "")
@@ -124,7 +124,7 @@ def make_base_driver(
 def _base_interpreter(
     current: AgentDriver | None, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> Path | None:
-    """Return the interpreter for the base commit's code, whose ``agent`` is in the tree; None: build one for it.
+    """Return the interpreter for the base commit's ``agent`` in the tree; None: build its environment.
 
     ``current``: the driver of the change's agent.
     """
@@ -146,7 +146,7 @@ def _base_interpreter(
 
 
 def _python_of_programs(agent: AgentSettings, here: AgentFolder) -> Path | None:
-    """Return the interpreter of the environment whose programs a ``command`` in the checkout finds first."""
+    """Return the interpreter of the first environment on the path of a ``command`` in the checkout."""
     if agent.command is None or agent.python is not None:
         return agent.python
     pythons = (folder / ".venv" / "bin" / "python" for folder in folders_upwards(here.folder, here.workspace))
@@ -154,10 +154,10 @@ def _python_of_programs(agent: AgentSettings, here: AgentFolder) -> Path | None:
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:
-    """Return a configured interpreter unless it lies in a tree: a change's files run no other agent.
+    """Return a configured interpreter unless it lies in a tree, because a change's files must run no other agent.
 
-    The base's own environment is then built from its lock. It is the change's where both have the same lock and
-    nothing of either tree is installed, see ``environment_digest``.
+    The base's own environment is then built from its lock. Both share one if they have the same lock and nothing of
+    either tree is installed, see ``environment_digest``.
     """
     if python is None:
         return None
@@ -168,10 +168,10 @@ def _outside(python: Path | None, *trees: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class BaseMetricFunctions:
-    """The base commit's metric functions, which score on an event of a change.
+    """The base commit's metric functions, which score a change.
 
-    ``agents``: the base's agents by the names the change gives them, with their folders in ``tree``. ``changed``:
-    what the change does to the functions, with the merge.
+    ``agents``: the base's agents by the names that the change gives them, with their folders in ``tree``. ``changed``:
+    how merging the change would alter the functions.
     """
 
     commit: BaseCommit
@@ -182,7 +182,7 @@ class BaseMetricFunctions:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRouter:
-    """Calls each function where it is from: the base commit's, or those that the change adds."""
+    """Calls each function at its origin: the base commit, or the change that adds it."""
 
     base: MetricFunctions
     added: MetricFunctions | None
@@ -199,7 +199,7 @@ def recordings(agents: Iterable[AgentSettings]) -> frozenset[str]:
 
 
 def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """Return the functions that criteria name, by agent: those in force, and those that the change under test adds."""
+    """Return the functions that criteria name, by agent: those in force, and those that the change adds."""
     found: dict[str, tuple[set[str], set[str]]] = {}
     for planned in plan.sets:
         for criterion, info in zip(planned.criteria, planned.infos, strict=True):
@@ -210,13 +210,13 @@ def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class ResourceOpener:
-    """Opens what criteria of a run may use: models and metric functions.
+    """Opens the resources of a run's criteria: models and metric functions.
 
-    ``closing`` gets what ends them; none of it raises for what a function or a server did. ``read_cache`` False: every
-    vote is made anew. ``say`` is called with what is worth knowing before money is spent. ``may_lack``: models without
-    credentials are left out and returned, and nothing is raised. ``base``: where metric functions come from, if not
-    from the checkout. ``brought_along``: whether a file of the workspace is the change's, which then configures no
-    judge. ``observe`` is called with the outcome of every model call.
+    ``closing`` collects callbacks that close them, and that never raise because of a function or server. ``read_cache``
+    False: every vote is taken anew. ``say`` gets notes to show before money is spent. ``may_lack``: models without
+    credentials are returned instead of raising. ``base``: the origin of metric functions, if not the checkout.
+    ``brought_along``: whether a workspace file belongs to the change, and so must not configure judges. ``observe``
+    gets the outcome of every model call.
     """
 
     settings: Settings
@@ -234,7 +234,7 @@ class ResourceOpener:
     observe: Callable[[LlmReply | LlmError], None] = lambda _: None
 
     async def open(self, plan: Plan) -> tuple[dict[str, ScoringContext], MissingCredentials]:
-        """Return what the criteria of each agent may use, and the models that cannot be asked.
+        """Return the resources of each agent's criteria, and the models that cannot be called.
 
         Raises ConfigError or CredentialsError.
         """
@@ -262,7 +262,7 @@ class ResourceOpener:
         llm = open_llm(
             settings.llm,
             environ,
-            # an answer is kept with its question, which holds what is not to be stored
+            # a cache entry includes its question, which may contain text that must not be stored
             cache=None if settings.redact else settings.output_folder(settings.cache_dir),
             read_cache=self.read_cache,
             meter=self.meter,
@@ -270,7 +270,7 @@ class ResourceOpener:
             observe=self.observe,
         )
         self.closing.append(llm.close)
-        # the clients load while the agents start; what fails (an extra, an identity) fails before anything is spent
+        # load the clients while the agents start; problems (a missing extra, an identity) appear before any spending
         failed = await llm.warm_up(models)
         if failed and (not self.may_lack or any(EXTRA in reason for reason in failed.values())):
             reasons = "; ".join(dict.fromkeys(failed.values()))
@@ -280,11 +280,11 @@ class ResourceOpener:
     def _open_functions(
         self, agent: AgentSettings, in_force: frozenset[str], added: frozenset[str]
     ) -> Functions | None:
-        """Open the metric functions of an agent; no process is started before the first call."""
+        """Open an agent's metric functions; processes start at the first call."""
         driver = self.head.drivers.get(agent.name)
         base, own = self._base_functions(agent.name, driver) if in_force else None, None
         if added or (in_force and self.base is None):
-            # what the change adds decides nothing: beside the base's it runs as the change's agent
+            # functions that the change adds decide nothing; beside the base's they run as the change's agent
             role: Role = "head" if base else "metrics"
             context = DriverContext(agent, self.settings, self.environ, self.settings.workspace, self.sandboxes, role)
             known = driver if isinstance(driver, WorkerAgent) else None
@@ -304,7 +304,7 @@ class ResourceOpener:
 
 
 def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:
-    """Yield what these agents see and nobody else should: secrets in their variables, and in those of their `.env`."""
+    """Yield the agents' secrets: from their variables and their `.env`."""
     for agent in agents:
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
@@ -313,8 +313,8 @@ def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], w
 
 
 def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:
-    """Take secrets out of what agents printed, once they no longer run. What cannot be rewritten is removed."""
-    with contextlib.suppress(OSError):  # the folder is not ours any more: then nothing of ours is shown
+    """Redact what agents printed, after they have stopped. Files that cannot be rewritten are removed."""
+    with contextlib.suppress(OSError):  # if the folder is no longer ours, nothing of ours is shown
         for name, _ in logs.files():
             try:
                 with logs.read(name) as file:

@@ -1,4 +1,4 @@
-"""``--resume``: which attempts of an earlier run still hold, by digests of what they were made with."""
+"""``--resume``: find the attempts of an earlier run that are still valid, by digests of what they depend on."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _MODEL_URLS: Final = (*OPENAI_URLS, *VERTEX_SWITCHES, "GOOGLE_GEMINI_BASE_URL", 
 def attempt_provenance(
     settings: Settings, agents: Collection[AgentSettings], environ: Mapping[str, str], hidden: Collection[Path]
 ) -> dict[str, Provenance]:
-    """Return each agent's provenance by its name; the environment is added when the agent has started. Blocks.
+    """Return each agent's provenance by name, without the environment, which is added after the start. Blocks.
 
     ``hidden``: files that no agent sees, relative to the workspace; cases and criteria have digests of their own.
-    Call this before any agent runs, for an agent may write into the checkout.
+    Call this before any agent runs, since agents may write to the checkout.
     """
     excluded = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
     code = _code_digest(settings.workspace, environ, excluded)
@@ -49,7 +49,7 @@ def attempt_provenance(
         env = {
             name: value if value is not None else environ.get(name, "")
             for name, value in agent.env.items()
-            if not _SECRET.search(name)  # a new key gives no other answers
+            if not _SECRET.search(name)  # a new key does not change answers
         }
         path = os.path.relpath(agent.path, settings.workspace)
         recording = _file_digest(agent.recording / ATTEMPTS) if agent.recording is not None else ""
@@ -61,12 +61,12 @@ def attempt_provenance(
 
 
 def environment_digest(conditions: AgentConditions) -> str:
-    """Return the digest of the environment an agent has started in."""
+    """Return the digest of the environment in which an agent started."""
     return json_digest([conditions.python, conditions.adk_version, conditions.packages_digest])
 
 
 def tracked_digest(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return the digest of the files that git tracks, which steps of a job may have changed; without git of all."""
+    """Return the digest of the files that git tracks, which steps of a job may have changed; without git, of all."""
     excluded = {settings.out, settings.cache_dir}
     return _code_digest(settings.workspace, environ, excluded, Repository(settings.workspace, environ).tracked("*"))
 
@@ -74,10 +74,10 @@ def tracked_digest(settings: Settings, environ: Mapping[str, str]) -> str:
 def _code_digest(
     workspace: Path, environ: Mapping[str, str], excluded: Collection[Path], listed: Collection[str] | None = None
 ) -> str:
-    """Digest every file of the checkout but the excluded: an agent may import or read any of them.
+    """Digest every file of the checkout except the excluded: an agent may import or read any of them.
 
-    In a git repository, files that git ignores are left out but for ``.env``: they are logs and databases of agents.
-    ``listed``: digest these instead.
+    In a git repository ignored files except ``.env`` are left out: they are agents' logs and databases. ``listed``:
+    digest these instead.
     """
     digest = hashlib.sha256()
     listed = listed if listed is not None else Repository(workspace, environ).listed()
@@ -99,7 +99,7 @@ def _walk(workspace: Path) -> Iterator[Path]:
 
 
 def _file_digest(path: Path) -> str:
-    """Digest a file's content, or where a link leads. A file that cannot be read is like an empty one."""
+    """Digest a file's content, or a link's target. An unreadable file counts as empty."""
     try:
         if path.is_symlink():
             return f"link {path.readlink()}"
@@ -128,11 +128,11 @@ def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ..
 
 @dataclass
 class PreviousAttempts:
-    """Attempts of an earlier run that still hold: the case is defined the same, and the agent did answer.
+    """Attempts of an earlier run that are still valid: the case's definition is unchanged, and the agent answered.
 
-    Re-runs and attempts of the base commit's agent are among them; the latter are looked up with their commit.
-    ``current`` is the provenance of each agent now. ``unaffected``: agents that no changed file of the checkout
-    concerns. ``outdated`` counts attempts by agent and what changed.
+    They include re-runs, and attempts of the base commit's agent, which are looked up with their commit. ``current``:
+    the provenance of each agent now. ``unaffected``: agents that no changed file of the checkout affects. ``outdated``
+    counts attempts by agent and change.
     """
 
     current: Mapping[str, Provenance] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class PreviousAttempts:
         return (key, "") in self._places
 
     def get(self, key: AttemptKey, commit: str = "") -> Attempt | None:
-        """Read the attempt, without its scores if other judges are asked now. None: it must be made."""
+        """Read the attempt, without its scores if the judges have changed. None: it must be made."""
         place = self._places.get((key, commit))
         if place is None:
             return None
@@ -162,9 +162,9 @@ class PreviousAttempts:
         return attempt.model_copy(update={"scores": ()}) if other_judges else attempt
 
     def provenance_now(self, agent: str, started: AgentConditions | AttemptError, *, commit: str = "") -> Provenance:
-        """Return what a new attempt is made with; its environment is empty if the agent does not start.
+        """Return the provenance of a new attempt; its environment is empty if the agent does not start.
 
-        ``commit``: whose agent it is, "" for the checkout; the code of a commit needs no digest.
+        ``commit``: the agent's commit, "" for the checkout; the code of a commit needs no digest.
         """
         known = self.current.get(agent)
         if known is None:
@@ -173,7 +173,7 @@ class PreviousAttempts:
         return known.model_copy(update={"environment": environment, **({"code": ""} if commit else {})})
 
     def add_file(self, path: Path, digests: Mapping[CaseKey, str]) -> None:
-        """Index one file, given the current digests of cases. An unreadable line is an attempt to make again."""
+        """Index one file, given the current digests of cases. An attempt on an unreadable line is made again."""
         for number, offset, line in read_lines(path, self.workspace):
             try:
                 attempt = parse_attempt(path, number, line)
@@ -191,7 +191,7 @@ class PreviousAttempts:
                 self._places[attempt.key, attempt.commit] = (path, number, offset)
 
     def warnings(self) -> Iterator[str]:
-        """Say which attempts of the earlier run are not kept, and why."""
+        """Yield which attempts of the earlier run are not kept, and why."""
         for (agent, change), count in sorted(self.outdated.items()):
             are = "is" if count == 1 else "are"
             yield f"{agent}: {plural(count, 'attempt')} of the earlier run {are} not kept, because {change}"
@@ -206,12 +206,12 @@ def load_previous_attempts(
     workspace: Path | None = None,
     unaffected: frozenset[str] = frozenset(),
 ) -> PreviousAttempts:
-    """Index the run in ``folder``. ``current``: the provenance of each agent now; ``unaffected`` as there.
+    """Index the run in ``folder``. ``current``: the provenance of each agent now; ``unaffected``: see PreviousAttempts.
 
-    A transcript in ``out``, which is about to be written, is moved aside first; ``discard_previous_attempts`` removes
-    it when the new run is complete, so that a crash in between loses nothing.
+    A transcript in ``out``, which is about to be overwritten, is moved aside first. ``discard_previous_attempts``
+    removes it when the new run is complete, so that a crash in between loses nothing.
 
-    Raises ResultsError when there is no run, OutputError when its transcript cannot be moved aside.
+    Raises ResultsError if there is no run, OutputError if its transcript cannot be moved aside.
     """
     source = OutputFolder.at(folder, workspace)
     if not source.holds(ATTEMPTS) and not source.holds(_PREVIOUS):
@@ -239,5 +239,5 @@ def load_previous_attempts(
 
 def discard_previous_attempts(out: OutputFolder) -> None:
     """Remove the transcript that was moved aside."""
-    with contextlib.suppress(OSError):  # the next --resume would read it again, which does no harm
+    with contextlib.suppress(OSError):  # the next --resume would read it again, which is harmless
         out.remove(_PREVIOUS)

@@ -1,4 +1,4 @@
-"""The gate of one run: what to run next, and the verdict, by the same rules, history and accepted changes."""
+"""The gate of one run: its next steps and its verdict, from the same rules, history and accepted changes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _MEASURED_BASE: Final = "the base commit, run beside"
 
 @dataclass(frozen=True)
 class RunGate:
-    """Asks the pure code of the gate about one run.
+    """Applies the pure code of the gate to one run.
 
-    ``adaptive``: what got worse is run again. ``may_lack_credentials``: cases that cannot be asked for want of
-    credentials are left out; ``withheld`` says why the CI system gave the run no secrets, and ``missing`` what
-    models lack that cannot be asked.
+    ``adaptive``: cases that got worse are run again. ``may_lack_credentials``: cases that lack credentials are left
+    out. ``withheld``: why the CI system gave the run no secrets. ``missing``: the credentials that models lack.
     """
 
     settings: Settings
@@ -65,14 +64,14 @@ class RunGate:
         return _mark_unanswered(result, self.withheld, self.missing) if self.may_lack_credentials else result
 
     def decide(self, result: RunResult) -> Decision:
-        """Return the decision on a result that ``without_unanswered`` has marked."""
+        """Return the decision on a result marked by ``without_unanswered``."""
         compared, comparison = self._compare(result)
-        self._last.clear()  # nothing is asked after it, and the reports need the memory
-        # of all attempts, those of the base commit's agent included
+        self._last.clear()  # this is the last comparison, and the reports need the memory
+        # from all attempts, including the base commit's
         return decide(comparison, compared, self.settings.policy, broken_code(result))
 
     def _compare(self, result: RunResult) -> tuple[RunResult, Comparison]:
-        """Return the run, and its comparison with the stored history or with the base agent's scores of this run."""
+        """Return the run, and its comparison with the stored history or with the base agent's scores in this run."""
         if self.settings.baseline.store != "rerun":
             if not self._last or not _same_measurements(self._last[0][0], result):
                 self._last[:] = [(result, compare(self.history, result))]
@@ -84,15 +83,15 @@ class RunGate:
 
 
 def _same_measurements(before: RunResult, now: RunResult) -> bool:
-    """Whether nothing was measured in between: the last step asked for and the verdict then share one comparison."""
+    """Whether nothing was measured in between, so that the last step and the verdict can share one comparison."""
     same_sets = len(before.sets) == len(now.sets) and all(map(operator.is_, before.sets, now.sets))
     return same_sets and before.base == now.base and before.conditions == now.conditions
 
 
 def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
-    """Return cases that no attempt of this change answered for want of credentials, and main's agent was not asked yet.
+    """Return cases unanswered for lack of credentials that the base commit's agent has not been tried on.
 
-    The change's agent alone cannot excuse a case: it could claim this for just the cases that got worse.
+    The change's agent alone cannot excuse a case: it could claim this for exactly the cases that got worse.
     """
     known = {*result.base.lacking, *result.base.unavailable_agents} if result.base else set()
     return tuple(
@@ -103,11 +102,11 @@ def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
 
 
 def _mark_unanswered(result: RunResult, withheld: str, missing: Iterable[str]) -> RunResult:
-    """Return the result with cases that could not be asked at all, for want of the agent's credentials, not measured.
+    """Return the result with cases that the agent could not answer for lack of credentials marked as not measured.
 
-    A case of which any attempt was answered stays as it is: there credentials were not what was missing.
-    ``withheld``: why CI gave the run no secrets, "" where it gave them; then a case is left out only if the base
-    commit's agent could not answer it either. ``missing``: what models lack that judges would have asked. Pure.
+    A case with any answered attempt stays: it had credentials. ``withheld``: why CI gave the run no secrets, "" if it
+    gave them; if set, a case is left out only if the base commit's agent could not answer it either. ``missing``: the
+    credentials that the judges' models lack. Pure.
     """
     reasons = {id(case): _missing_message(case.attempts) for eval_set in result.sets for case in eval_set.cases}
     messages = tuple(dict.fromkeys(filter(None, (*missing, *reasons.values()))))

@@ -1,4 +1,4 @@
-"""Score an attempt, turn by turn during the conversation where a criterion can; equal scores share memory."""
+"""Score an attempt, if possible turn by turn during the conversation; equal scores share memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_eval_action.results.run_result import Attempt, CriterionScore, ScoreS
 from agent_eval_action.run.plan import PlannedAttempt
 
 _MAX_SHARED: Final = 1_024
-"""Distinct scores that are remembered. Scores that all differ are not kept alive beyond this."""
+"""The most distinct scores to remember, which bounds the memory if all scores differ."""
 _TRACEBACK_LIMIT: Final = 2_000
 _MESSAGE_LIMIT: Final = 500
 
@@ -23,17 +23,17 @@ _Score = TypeVar("_Score", TurnScore, CriterionScore)
 
 @dataclass
 class SharedScores:
-    """Returns one object for equal scores, as most are in a large suite. Scores with a judge's words stay apart."""
+    """Returns one object for equal scores, as most are in a large suite. Does not share scores with a judge's text."""
 
     _turns: dict[tuple[object, ...], TurnScore] = field(default_factory=dict)
     _scores: dict[tuple[object, ...], CriterionScore] = field(default_factory=dict)
 
     def share(self, score: CriterionScore) -> CriterionScore:
-        """Return an equal score, whose turns may be those of other attempts."""
+        """Return an equal score, whose turns may belong to other attempts."""
         turns = tuple(self._turn(turn) for turn in score.turns)
         if score.rubrics or score.details:
             return score.model_copy(update={"turns": turns})
-        # by repr: 1 == 1.0 == True, and they are written differently
+        # by repr, because 1 == 1.0 == True, but they are written differently
         values = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
         key = (*values, *map(id, turns))
         return self._scores.get(key) or _first(key, score.model_copy(update={"turns": turns}), self._scores)
@@ -58,7 +58,7 @@ class AttemptScorer:
     _turn_scores: dict[str, list[asyncio.Task[TurnScore]]] = field(default_factory=dict, init=False)
 
     def on_turn(self, turns: Sequence[Invocation]) -> None:
-        """Start scoring the newest of these turns by the criteria that score turn by turn."""
+        """Start scoring the newest of these turns by the criteria that score single turns."""
         self.on_answer()
         if not self.planned.planned_set.waits:
             return
@@ -81,7 +81,7 @@ class AttemptScorer:
     async def finish(self, attempt: Attempt) -> Attempt:
         """Return the attempt with one score per criterion, in the order of the criteria; none if the attempt failed.
 
-        Scores it already has (of a resumed run) are kept where the criterion's digest is the same.
+        Scores that it already has (when resumed) are kept if the criterion's digest is unchanged.
         """
         if attempt.error is not None:
             await self.reset()
@@ -96,7 +96,7 @@ class AttemptScorer:
         planned_set = self.planned.planned_set
         scoring = [self._score(criterion, sample, previous) for criterion in planned_set.scored_by]
         try:
-            # a task each only where they wait for somebody: starting one takes as long as scoring
+            # use tasks only if scoring waits: starting a task takes as long as scoring
             scores = await asyncio.gather(*scoring) if planned_set.waits else [await score for score in scoring]
         finally:
             await self.reset()
@@ -114,13 +114,13 @@ class AttemptScorer:
             return kept.model_copy(update={"passed": criterion.meets(kept.score)})
         try:
             return await self._new_score(criterion, sample)
-        except Exception as error:  # noqa: BLE001 - failing closed: a defect of one criterion is one error, not a lost run
+        except Exception as error:  # noqa: BLE001 - fail closed: a criterion's defect is one error, not a lost run
             reason = f"{type(error).__name__}: {error}"[:_MESSAGE_LIMIT]
             details = {"traceback": traceback.format_exc()[-_TRACEBACK_LIMIT:]}
             return criterion.no_score(ScoreStatus.ERROR, reason, details=details)
 
     async def _new_score(self, criterion: Criterion, sample: Sample) -> CriterionScore:
-        """Use the turn scores made while the conversation went on; a recording or a kept attempt has none yet."""
+        """Use the turn scores from the conversation, if any: a recording or a resumed attempt has none."""
         tasks = self._turn_scores.get(criterion.name)
         if not tasks or not isinstance(criterion, TurnCriterion) or len(tasks) != len(sample.actual):
             return await criterion.score(sample)
@@ -130,7 +130,7 @@ class AttemptScorer:
 
 
 def _applies(criterion: TurnCriterion, sample: Sample) -> bool:
-    """Whether the criterion can score single turns. One that raises does so again at the end, as an error score."""
+    """Whether the criterion can score single turns. If it raises, it raises again at the end, as an error score."""
     try:
         return criterion.refuse(sample) is None
     except Exception:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""Divides a plan over the jobs of a CI by main's durations, and joins their results by case."""
+"""Divide a plan between CI jobs by main's durations, and join their results by case."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _STATUS: Final[Mapping[RunStatus, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """A result that was given for a shard, the file it is from as it is shown, its folder, and the file's digest."""
+    """The result given for a shard: the displayed path of its file, its folder, and the file's digest."""
 
     source: str
     folder: Path
@@ -66,11 +66,11 @@ class ShardResult:
 
     @property
     def age(self) -> tuple[str, str]:
-        """Sorts results by when they were made."""
+        """Sort key: the start of the run."""
         return self.result.started_at, self.digest
 
     def problem(self, kind: ShardTrouble, detail: str = "", cases: Sequence[CaseKey] = ()) -> ShardProblem:
-        """Return what is wrong with it."""
+        """Return a problem of this result."""
         shard = self.result.shard
         place = {"number": shard.number, "count": shard.count, "wave": shard.wave} if shard else {}
         named = tuple(sorted(cases)[:NAMED])
@@ -79,11 +79,11 @@ class ShardResult:
 
 @dataclass
 class JoinedShards:
-    """One run of many shards, as far as they measured it.
+    """One run joined from many shards, as far as they measured it.
 
-    ``collector`` has their attempts, ``meter`` what they spent. ``conditions`` are those of the checkout with the
-    shards' agents. ``lacking``: credentials that models lacked there. ``used`` are the shards it was joined of, in the
-    order of their numbers.
+    ``collector`` has their attempts, ``meter`` their spending. ``conditions``: the checkout's, with the shards' agents.
+    ``lacking``: credentials that models lacked in the shards. ``used``: the joined results, in the order of their
+    numbers.
     """
 
     collector: ResultCollector
@@ -97,7 +97,7 @@ class JoinedShards:
 
     @property
     def complete(self) -> bool:
-        """Whether every case of the first pass was measured."""
+        """Whether every attempt of the first pass was made."""
         return not any(problem.undecided for problem in self.problems)
 
     @property
@@ -125,7 +125,7 @@ class JoinedShards:
         )
 
     def next_step(self, gate: RunGate | None, *, control: bool) -> Step:
-        """Return what the gate wants next, or why it stops. ``control``: whether the base's agent can be asked."""
+        """Return the gate's next step. ``control``: whether the base's agent can be run."""
         if gate is None or not self.complete:
             return Stop("nothing is run again")
         control = control and not (self.base and self.base.unavailable)
@@ -134,29 +134,29 @@ class JoinedShards:
         return Stop(exhausted, limited=True) if exhausted and not isinstance(step, Stop) else step
 
     def settle(self, step: Stop, base_commit: str) -> None:
-        """Record why nothing more is run. ``base_commit``: of a control that could have been made, "" without one."""
+        """Record why nothing more is run. ``base_commit``: the commit of a possible control, "" if there is none."""
         self.cut_short = step.reason if step.limited else ""
         if self.base is None and base_commit and (self.cut_short or not self.complete):
             self.base = Base(commit=base_commit)
 
     def copy_transcripts(self, writer: TranscriptWriter) -> None:
-        """Write the attempts of all shards where this run's own will be. Raises OutputError."""
+        """Copy the attempts of all shards into this run's transcript. Raises OutputError."""
         for given in self.used:
             writer.copy(given.folder)
 
     @property
     def block(self) -> Merge:
-        """What the merged result says of its parts."""
+        """The merged result's description of its shards."""
         return Merge(shards=len(self.used), problems=self.problems)
 
 
 def join_shards(
     given: Sequence[ShardResult], unreadable: Sequence[ShardProblem], plan: Plan, conditions: Conditions, meter: Meter
 ) -> JoinedShards:
-    """Join results, in whatever order they are given. ``plan`` and ``conditions`` are those of the checkout.
+    """Join results, given in any order. ``plan`` and ``conditions`` are the checkout's.
 
-    What is of another plan, commit or configuration is set aside, and so is an older result of the same shard. What
-    is then missing is named; ``unreadable`` are the files that could not be read.
+    Results of another plan, commit or configuration are set aside, as are older results of the same shard. Problems
+    name the cases that are then missing; ``unreadable`` are the files that could not be read.
     """
     problems = list(unreadable)
     used = _usable(sorted(given, key=lambda each: each.age), plan.digest(), conditions.commit, problems)
@@ -195,7 +195,7 @@ def join_shards(
 def _usable(
     given: Iterable[ShardResult], plan: str, commit: str | None, problems: list[ShardProblem]
 ) -> list[ShardResult]:
-    """Return what can be joined, oldest first; the rest are added to the problems."""
+    """Return the results that can be joined, oldest first; add a problem for each of the others."""
     of_plan: list[ShardResult] = []
     for each in given:
         shard, made_at = each.result.shard, each.result.conditions.commit
@@ -208,7 +208,7 @@ def _usable(
             problems.append(each.problem(ShardTrouble.OTHER_PLAN))
         else:
             of_plan.append(each)
-    # the configuration that most shards had; of as many the newer one
+    # the configuration of most shards; in a tie the newest
     newest = {
         (each.shard.wave, each.shard.count, each.shard.number, each.shard.configuration): each for each in of_plan
     }
@@ -228,7 +228,7 @@ def _usable(
 
 
 def _as_measured(plan: Plan, used: Sequence[ShardResult]) -> Plan:
-    """Return the plan with what the shards could not measure for want of credentials marked as they marked it."""
+    """Return the plan with the marks that the shards left on whatever lacked credentials."""
     criteria: dict[tuple[str, str, str], str] = {}
     cases: dict[CaseKey, str] = {}
     for each in used:
@@ -252,7 +252,7 @@ def _as_measured(plan: Plan, used: Sequence[ShardResult]) -> Plan:
 
 
 def _restore(each: ShardResult, collector: ResultCollector) -> None:
-    """Add the attempts of a result; those of a newer one, which is added later, replace them."""
+    """Add the attempts of a result. Newer results are added later, and replace older attempts."""
     known = {key for key, _ in collector.plan.digests()}
     for key, case in each.result.keyed_cases():
         if key in known:
@@ -268,7 +268,7 @@ def _with_missing(
     collector: ResultCollector,
     owners: Mapping[CaseKey, tuple[Shard, int]],
 ) -> Iterator[ShardProblem]:
-    """Yield the problems with the cases that are not measured because of each; and what is missing without any."""
+    """Yield the problems with the cases each leaves unmeasured, then the unmeasured cases without a problem."""
     uncovered: dict[tuple[int, int], list[CaseKey]] = {}
     for key in collector.unmade():
         shard, number = owners.get(key, (None, 0))
@@ -294,7 +294,7 @@ def _with_missing(
 
 
 def _join_bases(used: Iterable[ShardResult], plan: Plan) -> Base | None:
-    """Return the base commit's agents as all shards met them."""
+    """Return the base commit's agents as the shards found them."""
     bases = [(each, each.result.base) for each in used if each.result.base is not None]
     if not bases:
         return None
@@ -323,9 +323,9 @@ _RATES: Final = ("requests_per_minute", "tokens_per_minute")
 
 @dataclass(frozen=True, slots=True)
 class CaseSeconds:
-    """What an attempt of each case takes by main's history, guessed where that does not say.
+    """The expected seconds of an attempt of each case by main's history, estimated where that has none.
 
-    ``record``: the commit whose record says it, "" for none. ``known``: how many cases it knows.
+    ``record``: the commit of the newest record used, "" if none. ``known``: the number of cases with a recorded time.
     """
 
     seconds: Mapping[CaseKey, float]
@@ -336,10 +336,10 @@ class CaseSeconds:
     def of_history(
         cls, plan: Plan, session: HistorySession, skipped: Collection[str] = (), record: str = ""
     ) -> CaseSeconds:
-        """Read them from the records up to ``record``, by default all.
+        """Read them from the records up to the commit ``record``, by default from all.
 
-        A case that main does not know takes as long as the median of its set, or of the suite. Without any history
-        every case counts the same. Raises UsageError where the record is not there any more.
+        A case that main does not know gets the median of its set, or of the suite. Without any history all cases count
+        equally. Raises UsageError if the record no longer exists.
         """
         records = session.found.records
         if record:
@@ -355,7 +355,7 @@ class CaseSeconds:
 
     @classmethod
     def of_record(cls, plan: Plan, pooled: Record | None, newest: str = "") -> CaseSeconds:
-        """Read them from the pooled history of main."""
+        """Read them from main's pooled history."""
         recorded = {case.key: case.seconds for case in pooled.cases} if pooled else {}
         known: dict[CaseKey, float] = {}
         for key, _ in plan.digests():
@@ -374,7 +374,7 @@ def _median(values: Sequence[float], otherwise: float) -> float:
 
 
 def divide(seconds: Mapping[CaseKey, float], count: int) -> dict[CaseKey, int]:
-    """Return the shard, from 1, of every case: the longest first, each to the shard with the least so far."""
+    """Return the shard number, from 1, of every case: longest first, each to the least loaded shard."""
     shards = [(0.0, 0, number) for number in range(1, count + 1)]
     chosen: dict[CaseKey, int] = {}
     for key in sorted(seconds, key=lambda key: (-seconds[key], key)):
@@ -385,7 +385,7 @@ def divide(seconds: Mapping[CaseKey, float], count: int) -> dict[CaseKey, int]:
 
 
 def shard_seconds(seconds: Mapping[CaseKey, float], chosen: Mapping[CaseKey, int]) -> dict[int, float]:
-    """Return how long the cases of each shard take, one after another."""
+    """Return the seconds that the cases of each shard take one after another."""
     found: dict[int, float] = {}
     for key, number in chosen.items():
         found[number] = found.get(number, 0.0) + seconds[key]
@@ -393,9 +393,9 @@ def shard_seconds(seconds: Mapping[CaseKey, float], chosen: Mapping[CaseKey, int
 
 
 def shards_needed(seconds: Mapping[CaseKey, float], target: float, sessions: int) -> int:
-    """Return the fewest shards of which none takes longer than ``target`` seconds, as far as dividing can help.
+    """Return the fewest shards that each take at most ``target`` seconds, or the fastest number if none do.
 
-    ``sessions`` are those of the whole run, of which each shard gets its part.
+    ``sessions``: those of the whole run, which the shards share.
     """
     most = max(1, min(MOST_SHARDS, len(seconds)))
     longest = max(seconds.values(), default=0.0)
@@ -407,7 +407,7 @@ def shards_needed(seconds: Mapping[CaseKey, float], target: float, sessions: int
 def expected_seconds(
     seconds: Mapping[CaseKey, float], chosen: Mapping[CaseKey, int], count: int, sessions: int
 ) -> float:
-    """Return how long the slowest shard is expected to take with its part of the sessions."""
+    """Return the expected seconds of the slowest shard, with its share of the sessions."""
     longest: dict[int, float] = {}
     for key, number in chosen.items():
         longest[number] = max(longest.get(number, 0.0), seconds[key])
@@ -421,12 +421,12 @@ def expected_seconds(
 
 
 def part_of(total: int, number: int, count: int) -> int:
-    """Return the part of a whole number that a shard gets, at least 1; the first shards get what is left over."""
+    """Return a shard's share of an integer, at least 1; the first shards get the remainder."""
     return max(1, total // count + (number <= total % count))
 
 
 def share_limits(settings: Settings, shard: ShardOption, spent: Spent | None = None) -> Settings:
-    """Return the settings of a shard: its part of sessions, rates and budgets, so that all together keep the run's.
+    """Return the settings of a shard: its share of sessions, rates and budgets, so that all shards keep the run's.
 
     ``spent``: what the run has spent already.
     """
@@ -447,10 +447,10 @@ def share_limits(settings: Settings, shard: ShardOption, spent: Spent | None = N
 
 
 def configuration_digest(provenance: Mapping[str, Provenance], code: str, base: str) -> str:
-    """Return the digest of what all shards of a run must have in common beside their plan and commit.
+    """Return the digest of everything that the shards of a run must share besides plan and commit.
 
-    ``code``: of the files that git tracks, which a step of the job may have changed. ``base``: the base commit, where
-    its agent is measured as well.
+    ``code``: the digest of the tracked files, which a step of the job may have changed. ``base``: the base commit if
+    its agent is measured too.
     """
     agents = [[name, made.settings, made.judges] for name, made in sorted(provenance.items())]
     return json_digest([agents, code, base])
@@ -473,7 +473,7 @@ def refuse_combinations(settings: Settings) -> None:
 
 
 class Spent(Frozen):
-    """What a run has spent before a wave."""
+    """What a run spent before a wave."""
 
     calls: int = 0
     tokens: int = 0
@@ -481,9 +481,9 @@ class Spent(Frozen):
 
 
 class WaveCase(ShardCase):
-    """What a wave runs of a case: ``runs`` and, in turn with them, ``interleaved`` of this change's agent.
+    """A wave's attempts of a case: ``runs``, and ``interleaved`` runs of this change's agent in turn with them.
 
-    ``made_head`` and ``made_base``: how many repeats either agent has made before.
+    ``made_head`` and ``made_base``: the numbers of repeats that each side has made before.
     """
 
     runs: int = Field(default=0, ge=0)
@@ -493,7 +493,7 @@ class WaveCase(ShardCase):
 
 
 class Wave(Frozen):
-    """The file that ``agent-eval next-wave`` writes: which attempts each of ``count`` jobs makes next, and why."""
+    """The file that ``agent-eval next-wave`` writes: the next attempts of each of ``count`` jobs, and the reason."""
 
     schema_version: Literal[1] = 1
     wave: int = Field(ge=2)
@@ -506,7 +506,7 @@ class Wave(Frozen):
     cases: tuple[WaveCase, ...] = ()
 
     def step_of(self, number: int) -> Run:
-        """Return what one job runs."""
+        """Return the step of one job."""
         own = [case for case in self.cases if case.shard == number]
         runs: Attempts = tuple((case.key, case.runs) for case in own if case.runs)
         if self.step == "control":
@@ -515,7 +515,7 @@ class Wave(Frozen):
         return (RerunSuspects if self.step == "rerun" else RerunSuite)(runs, self.why)
 
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
-        """Return how many repeats were made before, by case and arm."""
+        """Return the numbers of repeats made before, by case and arm."""
         arms: tuple[ArmName, ArmName] = ("head", "base")
         return {
             (case.key, arm): made
@@ -524,13 +524,13 @@ class Wave(Frozen):
         }
 
     def attempts_of(self, number: int) -> int:
-        """Return how many attempts one job makes."""
+        """Return the number of attempts of one job."""
         return sum(case.runs + case.interleaved for case in self.cases if case.shard == number)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """What one shard measures: its part of a plan, and for a later wave the step that it takes."""
+    """One shard's part of a plan, and in a later wave its step."""
 
     plan: Plan
     number: int
@@ -549,7 +549,7 @@ class ShardPart:
 
     @classmethod
     def of_wave(cls, plan: Plan, shard: ShardOption, wave: Wave, path: Path) -> ShardPart:
-        """Return a shard of a later wave. Raises UsageError where the wave is of another plan."""
+        """Return a shard of a later wave. Raises UsageError if the wave belongs to another plan."""
         if wave.plan != plan.digest():
             raise UsageError(f"{path} is of other cases or criteria than this checkout has")
         if wave.count != shard.count:
@@ -560,16 +560,16 @@ class ShardPart:
 
     @property
     def step(self) -> Run | None:
-        """What is run instead of a first pass; None in the first wave."""
+        """The step that replaces the first pass; None in the first wave."""
         return self.wave.step_of(self.number) if self.wave else None
 
     @property
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
-        """How many repeats of a case other jobs have made before, by case and arm."""
+        """The numbers of repeats that other jobs have made before, by case and arm."""
         return self.wave.made() if self.wave else {}
 
     def block(self, configuration: str) -> Shard:
-        """Return what the results say of their part."""
+        """Return the description of this part for the results."""
         return Shard(
             number=self.number,
             count=self.count,
@@ -583,10 +583,10 @@ class ShardPart:
 def wave_of(
     step: Run, joined: JoinedShards, seconds: Mapping[CaseKey, float], sessions: int, target: float
 ) -> Wave | None:
-    """Divide a step over as many jobs as keep it within ``target`` seconds; None where a single one does.
+    """Divide a step between as many jobs as keep it within ``target`` seconds; None if a single job does.
 
-    ``sessions`` are those of the whole run. The attempts of a case stay together, so that whatever drifts meets both
-    agents alike.
+    ``sessions``: those of the whole run. The attempts of a case stay in one job, so that drift affects both sides
+    equally.
     """
     runs = dict(step.attempts)
     interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
@@ -620,7 +620,7 @@ def wave_of(
 
 
 def step_seconds(step: Run, seconds: Mapping[CaseKey, float]) -> dict[CaseKey, float]:
-    """Return how long the attempts of a step take, by case."""
+    """Return the seconds that the attempts of a step take, by case."""
     found: dict[CaseKey, float] = {}
     for key, runs in (*step.attempts, *(step.interleaved if isinstance(step, RunControl) else ())):
         found[key] = found.get(key, 0.0) + runs * seconds.get(key, 1.0)
