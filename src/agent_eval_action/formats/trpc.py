@@ -27,6 +27,7 @@ _OWN_KEYS: Final = frozenset({"eval_mode", "context_messages", "actual_conversat
 _CONVERSATIONS: Final = ("conversation", "actual_conversation")
 _CHAT_KEYS: Final = frozenset({"content", "contentParts", "content_parts"})
 _TURN_KEYS: Final = frozenset(Invocation.model_fields)
+_CALL: Final = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 _FALLBACK: Final = {"app_name": "app", "user_id": "user"}
 
 
@@ -123,12 +124,20 @@ def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
         if name in made:
             made[name] = _content(made[name], (*at, name), reading)
     tools = made.pop("tools", None)
-    if isinstance(tools, list) and "intermediate_data" not in made:
-        calls = [tool for tool in tools if isinstance(tool, dict)]
+    if "intermediate_data" in made:
+        if tools:
+            reading.error(at, "both `tools` and `intermediate_data` say which calls are expected")
+    elif isinstance(tools, list):
+        for index, tool in enumerate(tools):
+            if not isinstance(tool, dict) or not tool.get("name"):
+                reading.error((*at, "tools", index), "a call has a name", value=shorten(tool), hint=_CALL)
+        calls = [tool for _, tool in objects_of(tools)]
         made["intermediate_data"] = {
             "tool_uses": [_without_absent(id=c.get("id"), name=c.get("name"), args=_arguments(c)) for c in calls],
             "tool_responses": list(_results(calls)),
         }
+    elif tools is not None:
+        reading.error((*at, "tools"), "must be a list", value=shorten(tools))
     return {key: item for key, item in _with_rubrics(made).items() if key in _TURN_KEYS}
 
 
