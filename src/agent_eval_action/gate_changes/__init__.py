@@ -1,1 +1,1 @@
-"""What a change does to the gate itself: rules, criteria, cases and stored scores, before and after."""
+"""A change's effect on the gate itself: rules, criteria, cases and stored scores, before and after."""

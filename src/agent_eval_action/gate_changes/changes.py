@@ -1,7 +1,7 @@
-"""What a change does to the rules that judge it: found before any agent runs, reported first.
+"""Detect a change's effect on the rules that judge it, before any agent runs.
 
-On an event of a change the base commit's settings and criteria hold, so that no change judges itself. What describes
-the agent is the change's, and each difference of it is named.
+In CI runs of a change the base commit's settings and criteria apply, so that no change judges itself. Options that
+describe the agent are the change's; their differences are reported.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from agent_eval_action.run.resources import BaseMetricFunctions, custom_metrics
 
 @dataclass(frozen=True)
 class GateChanges:
-    """The change under test beside its base commit.
+    """The change under test and its base commit.
 
-    ``own`` are the settings as the change has them, ``settings`` those that the run is made and decided by: on an
-    event of a change they are the base's, except for what describes the agent. ``unreadable`` says why there is no
-    verdict on such an event: the base's rules cannot be read, and the change's own are never taken instead.
+    ``own``: the settings as the change has them. ``settings``: those that apply to the run; for a change these are the
+    base's, except for options that describe the agent. ``unreadable``: why a change gets no verdict: the base's rules
+    cannot be read, and the change's own never replace them.
     """
 
     own: Settings
@@ -55,12 +55,12 @@ class GateChanges:
 
     @property
     def known(self) -> BaseSnapshot | None:
-        """The base; None where it cannot be read."""
+        """The base; None if it cannot be read."""
         return self.base if isinstance(self.base, BaseSnapshot) else None
 
     @property
     def unreadable(self) -> str:
-        """Why nothing can be decided; "" where it can."""
+        """Why nothing can be decided, or ""."""
         if not self.context.event.is_change or isinstance(self.base, BaseSnapshot):
             return ""
         hint = "" if self.base.commit else f" ({self.context.event.clone_hint.format(2)})"
@@ -68,21 +68,21 @@ class GateChanges:
 
     @property
     def in_force(self) -> BaseSnapshot | None:
-        """The base where its rules hold; None where the checkout's own do."""
+        """The base if its rules apply; None if the checkout's own do."""
         return self.known if self.context.event.is_change else None
 
     @property
     def stored(self) -> BaseBaseline | None:
-        """What the base commit has stored, where its rules hold; None: the checkout's own holds."""
+        """The base commit's stored baseline if the base's rules apply; None: use the checkout's own."""
         base = self.in_force
         return BaseBaseline(base.source.commit, base.snapshot.baseline) if base else None
 
     def brought_along(self, path: Path) -> bool:
-        """Whether a file of the workspace is the change's own, on an event of a change; it must not judge."""
+        """Whether the run is for a change that may have written this workspace file; such a file must not judge."""
         return self.in_force is not None and self.in_force.source.brought_along(path)
 
     def plan_in_force(self, plan: Plan, agents: Sequence[AgentSettings]) -> Plan:
-        """The plan with the base's criteria, where those hold. Raises ConfigError and EvalFileError."""
+        """The plan with the base's criteria if those apply. Raises ConfigError and EvalFileError."""
         base = self.in_force
         if base is None:
             return plan
@@ -91,9 +91,9 @@ class GateChanges:
         return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
 
     def settings_for(self, plan: Plan) -> Settings:
-        """The settings that decide about a plan: where the base's rules hold, a set has the mode it has there.
+        """The settings for deciding about a plan. If the base's rules apply, sets have their modes of the base.
 
-        Whatever it is called there, so that a case cannot be moved to where less is asked by renaming its file.
+        Renamed sets keep their mode, so that renaming a file cannot move a case to a weaker one.
         """
         base, policy = self.in_force, self.settings.policy
         if base is None or not policy.sets:
@@ -103,13 +103,13 @@ class GateChanges:
         for planned in plan.sets:
             then = partners[planned.agent, planned.key]
             mode = policy.sets.get(then.key if then else planned.key, "blocking")
-            known = modes.setdefault(planned.key, mode)  # of another agent
+            known = modes.setdefault(planned.key, mode)  # of another agent's set with the same key
             if is_looser(CriterionPolicy, "mode", mode, known):
                 modes[planned.key] = mode
         return self.settings.model_copy(update={"policy": policy.model_copy(update={"sets": modes})})
 
     def agents_on_base(self, plan: Plan, agents: Sequence[AgentSettings]) -> dict[str, AgentSettings]:
-        """The base's agents by what they are called now: a renamed one is known by its cases."""
+        """The base's agents by their current names; renamed agents are matched by their cases."""
         base = self.known
         if base is None:
             return {}
@@ -122,9 +122,9 @@ class GateChanges:
         return match_cases(case_identities(base.snapshot.sets), case_identities(plan.sets))
 
     def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> BaseMetricFunctions | None:
-        """The base's files, where criteria in force name functions of the user's: their bodies are the base's too.
+        """The base's files, if criteria in force name custom functions, whose code must be the base's as well.
 
-        The answer's ``tree`` must be released. Raises AgentEnvironmentError where they cannot be had. Blocks.
+        The caller must release the result's ``tree``. Raises AgentEnvironmentError if it cannot be read. Blocks.
         """
         base = self.in_force
         if base is None or not any(in_force for in_force, _ in custom_metrics(plan).values()):
@@ -150,10 +150,9 @@ class GateChanges:
         agents: Sequence[AgentSettings],
         functions: BaseMetricFunctions | None = None,
     ) -> Decision:
-        """Return the decision with what the change does to the gate.
+        """Return the decision with the change's effects on the gate.
 
-        ``plan``: of the whole suite as the change has it, None for a narrowed run. ``functions``: those of the base
-        that scored this run.
+        ``plan``: the change's whole suite, None for a narrowed run. ``functions``: the base's, which scored this run.
         """
         found = [*self._findings(plan, agents), *(functions.changed if functions else ())]
         notes = [item for item in found if item.severity == "note"]
@@ -172,7 +171,7 @@ class GateChanges:
             yield finding("advisory", FindingCode.TEXT, text=text)
             return
         then = base.snapshot
-        if base.chosen_agents_lack:  # a run of chosen agents says nothing about those of which it has no case
+        if base.chosen_agents_lack:  # a run of selected agents says nothing about agents without cases in it
             matched = {key.agent for key in match_snapshots(then, head).current_key}
             then = replace(then, sets=tuple(item for item in then.sets if item.agent in matched))
         if is_change:
@@ -183,7 +182,7 @@ class GateChanges:
             yield from setting_changes(self.own, base.settings)
 
     def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
-        """The result of a change whose base cannot be read: nothing was run, and it is no pass."""
+        """The inconclusive result of a change whose base cannot be read; nothing was run."""
         reason = finding("inconclusive", FindingCode.TEXT, text=self.unreadable)
         decision = Decision(outcome=Verdict.INCONCLUSIVE, reasons=(reason,))
         under = conditions.model_copy(update={"fail_on": self.context.fail_on})
@@ -191,9 +190,9 @@ class GateChanges:
 
 
 def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
-    """Read the base commit's side out of git; nothing is run.
+    """Read the base commit's side from git, without running anything.
 
-    Never raises for what is wrong there. Raises ConfigError where the change fills the cache that is in force.
+    Problems there are not raised. Raises ConfigError if the change commits files to the cache that is in force.
     """
     found = read_base(settings, context)
     if isinstance(found, BaseUnavailable):
@@ -203,7 +202,7 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
         return GateChanges(settings, settings, found, context, found.notes)
     in_force = settings_in_force(settings, found.settings)
     folder = in_force.cache_dir
-    if folder != settings.cache_dir and folder.is_relative_to(settings.workspace):  # its own was looked at before
+    if folder != settings.cache_dir and folder.is_relative_to(settings.workspace):  # its own was checked before
         name, repository = folder.relative_to(settings.workspace), Repository(settings.workspace, context.environ)
         if repository.has_files_in(folder):
             raise ConfigError(f"{name} is in git: what is kept there would judge the change", hint=f"git rm -r {name}")
@@ -213,11 +212,11 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
     return GateChanges(settings, in_force, found, context, notes)
 
 
-# --- what is in force on an event of a change ------------------------------------------------------
+# --- the settings in force for a change ------------------------------------------------------------
 
 
 def settings_in_force(own: Settings, base: Settings) -> Settings:
-    """The settings of a change that asks to be merged: each as its option says whose it is."""
+    """The settings in force for a change: each option says whether the base's or the change's value applies."""
     judging = {option.field[0]: getattr(base, option.field[0]) for option in JUDGING_OPTIONS}
     agents = []
     for agent in own.agents:
@@ -240,7 +239,7 @@ def _values_of_base(agent: AgentDefaults) -> dict[str, Any]:
 def agent_on_base(
     agent: AgentSettings, base: Sequence[AgentSettings], renamed: Mapping[str, str] | None = None
 ) -> AgentSettings | None:
-    """The base's agent that this one is: by name, by folder, or by its cases (``renamed``: new names by old)."""
+    """The base's version of an agent: by name, by folder, or by its cases (``renamed``: new names by old)."""
     by_name = [then for then in base if then.name == agent.name]
     by_folder = [then for then in base if then.path == agent.path]
     by_cases = [then for then in base if (renamed or {}).get(then.name) == agent.name]
@@ -248,12 +247,12 @@ def agent_on_base(
 
 
 def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renamed: Mapping[str, str]) -> None:
-    """Raise ConfigError where a recording would stand in for an agent that runs live on the base."""
+    """Raise ConfigError if a recording would replace an agent that runs live on the base."""
     workspace = base.settings.workspace
     problems = [
         Problem(
             base.settings.config or workspace,
-            f"the agent {agent.name} would be replayed from `{_place(agent.recording, workspace)}`, and on the base "
+            f"the agent {agent.name} would be replayed from `{_as_text(agent.recording, workspace)}`, and on the base "
             f"commit {base.source.commit[:10]} it runs: a recording is no answer of the agent to be merged",
             hint="remove recording: from the configuration of this change",
         )
@@ -266,8 +265,8 @@ def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renam
         raise ConfigError("a change cannot be judged by a recording", problems=problems)
 
 
-def _place(value: object, workspace: Path) -> str:
-    """A path from the workspace; of a virtual environment its folder, whichever of both was configured."""
+def _as_text(value: object, workspace: Path) -> str:
+    """A path relative to the workspace; for a virtual environment its folder, even if its interpreter is configured."""
     if isinstance(value, tuple):
         return shlex.join(value)
     if not isinstance(value, Path):
@@ -277,10 +276,10 @@ def _place(value: object, workspace: Path) -> str:
 
 
 def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:
-    """The plan of the change with the base's criteria and simulated users.
+    """The change's plan with the base's criteria and simulated users.
 
-    A set or a criterion that only the change has is kept as the change has it and marked as added: it is measured
-    and blocks nothing. Raises EvalFileError for cases that a criterion of the base can never score.
+    Sets and criteria that only the change has stay, marked as added: they are measured but block nothing. Raises
+    EvalFileError for cases that a criterion of the base can never score.
     """
     partners = _partners(plan, base.sets, matches)
     problems: list[Problem] = []
@@ -291,7 +290,7 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
             cases = (item.case for item in planned.cases)
             problems += unscorable_cases(cases, then.criteria, workspace / planned.path)
             sets.append(_as_on_base(planned, then))
-        elif policy.new_cases == "block":  # new cases have to meet thresholds whatever file they stand in
+        elif policy.new_cases == "block":  # new cases must meet thresholds whichever file holds them
             sets.append(planned)
         else:
             sets.append(replace(planned, infos=_added(planned.infos)))
@@ -302,7 +301,7 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
 
 
 def renamed_agents(plan: Plan, base: BaseSnapshot, matches: CaseMatches) -> dict[str, str]:
-    """What agents of the base are called now: by their cases, else by their eval files."""
+    """The current names of the base's agents: by their cases, else by their eval files."""
     partners = _partners(plan, base.sets, matches)
     by_file = {then.agent: agent for (agent, _), then in partners.items() if then is not None}
     return {**by_file, **matches.current_agent}
@@ -325,7 +324,7 @@ def _as_on_base(planned: PlannedSet, then: PlannedSet) -> PlannedSet:
 
 
 def _partners(plan: Plan, sets: Iterable[PlannedSet], matches: CaseMatches) -> dict[tuple[str, str], PlannedSet | None]:
-    """The base's set for each of the plan: the one most of its cases come from, else of its name, else of its file."""
+    """The base's set for each set of the plan: the one with most of its cases, else of its name, else of its file."""
     by_name = {(then.agent, then.key): then for then in sets}
     by_path = {then.path: then for then in sorted(sets, key=lambda then: then.agent)}
     origins: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -362,12 +361,12 @@ def _agent_differences(then: AgentSettings, now: AgentSettings, workspace: Path)
                 before, after = _variable(old, name), _variable(new, name)
                 if before != after:
                     yield {"field": field, "variable": name, "old": before, "new": after}
-        elif (before_text := _place(old, workspace)) != (after_text := _place(new, workspace)):
+        elif (before_text := _as_text(old, workspace)) != (after_text := _as_text(new, workspace)):
             yield {"field": field, "old": {"text": excerpt(before_text, 80)}, "new": {"text": excerpt(after_text, 80)}}
 
 
 def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:
-    """The value of a variable, or its state where it has none of its own."""
+    """The value of a variable, or its state if it has no value of its own."""
     value = env.get(name)
     return {"text": excerpt(value, 80)} if value is not None else {"state": "job" if name in env else "unset"}
 
@@ -375,7 +374,7 @@ def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:
 def function_changes(
     plan: Plan, folders: Mapping[str, Path], then: Mapping[str, AgentSettings], here: Path, there: Path
 ) -> Iterator[Finding]:
-    """Files of metric functions in force that the change edits or removes. ``folders``: of the change's agents."""
+    """Files of metric functions in force that the change edits or removes. ``folders``: the change's agents'."""
     for agent, (in_force, _) in custom_metrics(plan).items():
         for function in sorted(in_force) if agent in then else ():
             old = _module_file(function, then[agent].path, there)
@@ -387,9 +386,9 @@ def function_changes(
 
 
 def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
-    """The file of the function's module: where it would be imported from beside the agent, in it or above it.
+    """The file of the function's module, searched as an import would: beside the agent, in its folder, then above.
 
-    None for a function whose code is an option of its criterion: that it changed is seen in the option.
+    None for a function whose code is an option of its criterion: there the option shows the change.
     """
     *parts, last = function.split(".")
     if not parts or not last.isidentifier():

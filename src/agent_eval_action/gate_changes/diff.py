@@ -1,6 +1,6 @@
-"""What a change does to the gate itself: cases, references, criteria, rules and stored scores, then and now. Pure.
+"""Compare two snapshots: how a change weakens cases, references, criteria, rules and stored scores. Pure.
 
-What only became stricter is no weakening. What became something else is one, since main's scores count no more.
+Stricter expectations are no weakening. Different ones are, since main's scores no longer count for them.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from agent_eval_action.results.history import PairName, Quarantine, kept_digest,
 from agent_eval_action.results.run_result import CriterionInfo
 
 _SINGLY: Final = 5
-"""Up to here each removed case of a file has a finding of its own, beyond it they share one."""
+"""Up to this many removed cases of a file get a finding each; more share one."""
 
 _NAMES: Final = 20
 _EDITS: Final = 20
 _ITEMS: Final = 3
 
 _SHORTENED: Final = 0.75
-"""A reference answer that keeps less than this part of its words is a looser one; otherwise it is another one."""
+"""A reference answer with less than this share of its former words is looser; otherwise it is just different."""
 
 _CaseInSet = tuple[SetSnapshot, CaseSnapshot]
 
 Edit = dict[str, Any]
-"""One edit as findings keep it: ``edit`` says what was done, ``turn`` in which turn (from 1) if in one."""
+"""One edit as findings store it: ``edit`` names its kind, ``turn`` its turn (from 1), if any."""
 
 _Change = tuple[Literal["looser", "other", "stricter"], Edit]
 
 
 def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> tuple[Finding, ...]:
-    """Every way in which ``head`` measures less than ``base``, what takes the most away first.
+    """Every way in which ``head`` measures less than ``base``, the most severe first.
 
-    A case that was only moved or renamed is the same case; its criteria are compared where it is now.
-    ``with_merge``: rules and criteria of ``head`` take effect with the merge only.
+    A moved or renamed case stays the same case; its criteria are compared where it is now. ``with_merge``: rules and
+    criteria of ``head`` only take effect with the merge.
     """
     now = {case.key: (item, case) for item in head.sets for case in item.cases}
     then = {case.key: (item, case) for item in base.sets for case in item.cases}
@@ -79,7 +79,7 @@ def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> t
 
 
 def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: str) -> Decision:
-    """The decision with what was found, first; under ``on_weakened: fail`` each of them blocks."""
+    """The decision with these findings first; with ``on_weakened: fail`` each of them blocks."""
     if not found:
         return decision
     if on_weakened != "fail":
@@ -97,12 +97,12 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
 
 
 def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
-    """Which case of the base is which of the head, whatever it, its file or its agent is called."""
+    """Match the base's cases with the head's, even if the case, its file or its agent was renamed."""
     return match_cases(case_identities(base.sets), case_identities(head.sets))
 
 
 def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Finding]:
-    """Sets of which nothing is run any more, then cases of the others."""
+    """Sets without any case left, then removed cases of other sets."""
     here = {(item.agent, item.eval_set) for item in head.sets}
     by_set: dict[tuple[str, str, str], list[CaseSnapshot]] = defaultdict(list)
     for item, case in removed:
@@ -122,7 +122,7 @@ def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Fi
 def _weaker_criteria(
     base: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
 ) -> Iterable[Finding]:
-    """What criteria lost, set by set, for sets that share a case; one finding for whatever shares a file."""
+    """Relaxed criteria of sets that share a case; equal findings only once."""
     sets = {(then.agent, then.eval_set, now.agent, now.eval_set): (then, now) for (then, _), (now, _) in pairs}
     on_base = {(item.agent, item.eval_set): {info.name: info for info in item.criteria} for item in base.sets}
     found: list[Finding] = []
@@ -131,7 +131,7 @@ def _weaker_criteria(
         there = on_base.get((now.agent, now.eval_set), {})
         for info in then.criteria:
             if base.policy is None or base.policy.for_criterion(info.name, info.goal).mode != "off":
-                # where the base's own set asks as little, a case that was moved there is judged so already
+                # if the base's own set demands as little, cases moved there are judged that way already
                 later = with_merge and current.get(info.name) != there.get(info.name)
                 losses = _criterion_losses(info, current.get(info.name), now.path, with_merge=later)
                 found += [loss for loss in losses if loss not in found]
@@ -151,7 +151,7 @@ def _criterion_losses(
 
 
 def _relaxations(then: CriterionInfo, now: CriterionInfo) -> Iterator[dict[str, Any]]:
-    """What a criterion demands less than it did, one option at a time."""
+    """What a criterion demands less than before, one option at a time."""
     old, new = then.threshold, now.threshold
     if old is not None and old != new and (new is None or (new < old) == (then.goal == "maximize")):
         yield {"option": "threshold", "old": old, "new": new}
@@ -170,7 +170,7 @@ def _option(value: Any) -> Any:
 
 
 def _edited_cases(pairs: Iterable[tuple[_CaseInSet, _CaseInSet]]) -> Iterator[Finding]:
-    """Cases that expect less, before those that expect something else."""
+    """Cases that expect less, then cases that expect something else."""
     looser: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
     edited: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
     for (_, then), (where, now) in pairs:
@@ -188,10 +188,10 @@ def _edited_cases(pairs: Iterable[tuple[_CaseInSet, _CaseInSet]]) -> Iterator[Fi
 
 
 def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]) -> tuple[list[Edit], list[Edit]]:
-    """What a case expects less, and what it expects otherwise; nothing where it only expects more."""
+    """What a case expects less, and what it expects differently; both empty if it only expects more."""
     if then.turns is None or now.turns is None:
         return [], [{"edit": "definition"}]
-    # where calls must match exactly, one more of them is another expectation
+    # if calls must match exactly, an additional call changes the expectation
     exact = any(criteria.expected_calls(info) == "exact" for info in infos)
     changes: list[_Change] = []
     for number, (old, new) in enumerate(zip(then.turns, now.turns, strict=False), 1):
@@ -263,13 +263,13 @@ def _json(value: Any) -> str:
 
 
 _Loss = tuple[float, PairName, dict[str, Any]]
-"""How much main's score of a pair lost, and what it was and is."""
+"""The loss of a pair's stored score, the pair, and its old and new values."""
 
 
 def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
-    """Scores stored beside the code that the change lowers or removes, so that the next one has to do less.
+    """Scores in the committed baseline that the change lowers or removes, so that later runs must meet less.
 
-    Only of pairs that main's scores still count for: what an edited case or criterion lost is reported as that.
+    Only for pairs whose stored scores still count; edited cases and criteria are reported as such.
     """
     if base.baseline is None or base.baseline == head.baseline:
         return
@@ -336,7 +336,7 @@ def _finding(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
     return finding("advisory", code, subject, **data)
 
 
-# --- the rules of the gate: which of them differ, and which demand less of a run --------------------
+# --- the rules of the gate: which of them differ, and which demand less ------------------------------
 
 _FOR_ALL_CRITERIA: Final = tuple(name for name in CriterionPolicy.model_fields if name in Policy.model_fields)
 _WHOLE: Final = tuple(name for name in Policy.model_fields if name not in _FOR_ALL_CRITERIA and is_rule(Policy, name))
@@ -346,9 +346,9 @@ _MAX_VALUE: Final = 60
 
 
 def weaker_rules(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> Iterator[Finding]:
-    """Rules that are weaker in ``head``: of the whole run, then of single criteria.
+    """Rules that are weaker in ``head``: those of the whole run, then those of single criteria.
 
-    ``with_merge``: the weaker rules take effect with the merge only.
+    ``with_merge``: the weaker rules only take effect with the merge.
     """
     if base.policy is None or head.policy is None:
         return
@@ -371,9 +371,9 @@ def _policy_file(head: Snapshot) -> dict[str, Any]:
 def _weaker_modes(
     base: Snapshot, head: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
 ) -> Iterator[Finding]:
-    """Eval sets whose mode is weaker, then cases that lie in a set of a weaker mode now.
+    """Eval sets whose mode is weaker, then cases that are now in a set with a weaker mode.
 
-    A set that was only renamed, with its mode, is none of them.
+    A set that was renamed together with its mode is not reported.
     """
     if base.policy is None or head.policy is None:
         return
@@ -404,7 +404,7 @@ def _weaker_modes(
 def _weaker_for_criteria(
     base: Snapshot, base_policy: Policy, head: Snapshot, head_policy: Policy, where: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Rules of the criteria that anyone scores; those of others do no harm."""
+    """Weaker rules of criteria that score any set; others have no effect."""
     goals = {info.name: info.goal for side in (base, head) for item in side.sets for info in item.criteria}
     by_change: dict[tuple[str, Any, Any], list[str]] = {}
     for name, goal in sorted(goals.items()):
@@ -420,9 +420,9 @@ def _weaker_for_criteria(
 
 
 def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
-    """Options of the change that differ from those in force: those that may ask for less, and the rest as notes.
+    """The change's options that differ from those in force: advisory if they may demand less, else notes.
 
-    ``weaker_rules`` reports the rules that are surely looser.
+    ``weaker_rules`` reports the rules that are certainly looser.
     """
     file = excerpt(relative(own.config, own.workspace), 120) if own.config else "no configuration file"
     where: dict[str, Any] = {"file": file, "with_merge": True}
@@ -432,10 +432,13 @@ def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
         then, now = option.of_settings(base), option.of_settings(own)
         if then != now and not is_looser(Settings, option.name, then, now):
             severity: Severity = "advisory" if option.info.may_loosen else "note"
-            values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, own.workspace)}
+            values: dict[str, Any] = {
+                "old": _show_value(then, base.workspace),
+                "new": _show_value(now, own.workspace),
+            }
             yield finding(severity, FindingCode.RULE_CHANGED, rule=option.key or option.name, **where, **values)
     for rule, old, new in _stricter_rules(base.policy, own.policy):
-        yield note(FindingCode.RULE_CHANGED, rule=rule, **where, old=_shown(old), new=_shown(new))
+        yield note(FindingCode.RULE_CHANGED, rule=rule, **where, old=_show_value(old), new=_show_value(new))
 
 
 def _stricter_rules(then: Policy, now: Policy) -> Iterator[tuple[str, Any, Any]]:
@@ -459,7 +462,7 @@ def _set_modes(then: Policy, now: Policy) -> Iterator[tuple[str, Mode, Mode]]:
         yield name, then.sets.get(name, "blocking"), now.sets.get(name, "blocking")
 
 
-def _shown(value: Any, workspace: Path | None = None) -> str:
+def _show_value(value: Any, workspace: Path | None = None) -> str:
     if value is None or value in ((), {}):
         return "no limit" if workspace is None else "not set"
     if isinstance(value, Path) and workspace and value.is_relative_to(workspace):
@@ -477,4 +480,4 @@ def _plain(value: Any) -> Any:
 
 
 def _loosened(rule: str, old: Any, new: Any, subject: Subject = RUN, **data: Any) -> Finding:
-    return _finding(FindingCode.RULE_LOOSENED, subject, rule=rule, old=_shown(old), new=_shown(new), **data)
+    return _finding(FindingCode.RULE_LOOSENED, subject, rule=rule, old=_show_value(old), new=_show_value(new), **data)

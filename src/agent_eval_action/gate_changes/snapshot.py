@@ -1,6 +1,6 @@
-"""What a checkout measures its agents by: cases with what they expect, criteria, rules; of the base commit out of git.
+"""Snapshot of what a checkout measures its agents by: cases, criteria and rules; for the base commit read from git.
 
-The difference between two checkouts is what a change does to the gate itself. Nothing of the base is run.
+Comparing two snapshots shows a change's effect on the gate. No code of the base is run.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml", *TABLE_SUFFIXES})
 _AGENTS: Final = frozenset({"agent.py", "__init__.py", "agent.go"})
-"""Discovery looks into these to know an agent from another package, or for the folder that they are in."""
+"""Discovery reads these files, or checks that they exist, to tell agents from other packages."""
 _MAX_BYTES: Final = 64 << 20
 _FILES_OF_INPUTS: Final = ("config", "criteria", "user_simulator")
-"""Options that name a file which must be there; one that the base commit lacks is a file of the change's own."""
+"""Options that name an existing file; if the base commit lacks it, the file is the change's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSnapshot:
-    """What one turn asks and expects. ``asked`` names what the user says; ``response`` is "" without a reference."""
+    """One turn's question and expectations. ``asked``: the message or its digest; ``response``: "" if none."""
 
     asked: str
     calls: tuple[CallBrief, ...] = ()
@@ -61,7 +61,7 @@ class TurnSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CaseSnapshot:
-    """One case. ``turns`` is None where only the digest is known; ``setting`` names everything beside the turns."""
+    """One case. ``turns``: None if only the digest is known; ``setting``: the digest of everything but the turns."""
 
     key: CaseKey
     digest: str
@@ -72,7 +72,7 @@ class CaseSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SetSnapshot:
-    """One eval set against one agent. ``path`` is relative to the workspace."""
+    """One eval set for one agent. ``path`` is relative to the workspace."""
 
     agent: str
     eval_set: str
@@ -83,9 +83,9 @@ class SetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that judges a run. ``policy`` is None where it is not known; ``policy_file`` names its file.
+    """Everything that judges a run. ``policy``: None if unknown; ``policy_file`` names its file.
 
-    ``baseline`` is what is stored beside the code, None where nothing is, or nothing that can be read.
+    ``baseline``: the committed baseline, None if there is none that can be read.
     """
 
     sets: tuple[SetSnapshot, ...] = ()
@@ -98,7 +98,7 @@ class Snapshot:
 
 
 def case_identities(sets: Iterable[SetSnapshot | PlannedSet]) -> Iterator[CaseIdentity]:
-    """The cases of these sets, as they are matched with those of another checkout."""
+    """The cases of these sets, in the form for matching them with another checkout's."""
     for item in sets:
         if isinstance(item, PlannedSet):
             infos, cases = item.infos, [(item.case_key(case), case.digest) for case in item.cases]
@@ -114,7 +114,7 @@ def _set_snapshot(planned: PlannedSet) -> SetSnapshot:
 
 
 def sets_of_result(result: RunResult) -> tuple[SetSnapshot, ...]:
-    """The sets of a finished run, as far as results.json keeps what was expected."""
+    """The sets of a finished run, as far as results.json keeps their expectations."""
     found = []
     for measured in result.sets:
         cases = tuple(
@@ -155,12 +155,11 @@ def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The command of this run, which is read on the base as well. ``flags`` as ``resolve`` takes them.
+    """This run's command, which also selects what to read of the base. ``flags`` as for ``resolve``.
 
-    ``discover`` finds the eval files of the checkout with these settings, or those that are named; its ``may_lack``
-    leaves out what is named and not there. ``selectors`` name the files of this run. ``base`` is the commit whose rules
-    and cases a change is compared with, None where nothing names it. Where ``event`` is of a change that asks to be
-    merged, the base's rules hold.
+    ``discover`` finds the eval files of the checkout by settings, or those that are named; with ``may_lack`` it skips
+    named files that do not exist. ``selectors`` name the files of this run. ``base``: the commit whose rules and cases
+    a change is compared with, None if unknown. If ``event`` belongs to a change, the base's rules apply.
     """
 
     flags: Mapping[str, Any]
@@ -172,7 +171,7 @@ class CommandContext:
     selectors: Sequence[str] = ()
 
     def suite(self, settings: Settings, named: Sequence[str], *, may_lack: bool = False) -> Discovery:
-        """Every eval file that is found, and those that only their name leads to. Raises what discovery raises."""
+        """Every discovered eval file, and those that only ``named`` leads to. Raises what discovery raises."""
         found = self.discover(settings, may_lack=may_lack or bool(named))
         if not named:
             return found
@@ -181,17 +180,17 @@ class CommandContext:
         return replace(found, sets=(*found.sets, *(item for item in more if (item.agent.name, item.path) not in known)))
 
     def named_files(self, here: Path, there: Path) -> tuple[str, ...]:
-        """The files of the run, all cases of them, as they are called where ``there`` stands in place of ``here``."""
+        """The selected files, with all their cases, as paths below ``there`` instead of ``here``."""
         cwd = Path.cwd()
         paths = [str(parse_selector(text, exists=Path.exists).path) for text in self.selectors]
         kept = {path for path in paths if is_in_bucket(path) or may_be_set_id(path, cwd)}
         return tuple(
-            path if path in kept else str(_placed(Path(os.path.normpath(cwd / path)), here, there)) for path in paths
+            path if path in kept else str(_relocate(Path(os.path.normpath(cwd / path)), here, there)) for path in paths
         )
 
     @property
     def fail_on(self) -> FailOn:
-        """What makes the step red by flags and inputs alone, where no configuration file is to be believed."""
+        """``fail_on`` by flags and inputs only, for when no configuration file can be trusted."""
         flags = {name: value for name, value in self.flags.items() if name == "fail_on"}
         environ = {name: self.environ[name] for name in BY_NAME["fail_on"].variables if name in self.environ}
         return resolve(flags=flags, environ=environ, cwd=self.cwd, files=False).settings.fail_on
@@ -199,11 +198,11 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True)
 class BaseSnapshot:
-    """The base commit's side. Paths in ``settings`` and ``agents`` are those of the change's workspace.
+    """The base commit's side. Paths in ``settings`` and ``agents`` are in the change's workspace.
 
-    ``sets`` have no cases: they are what each is scored by, and who plays its users. ``chosen_agents_lack``: the run
-    names agents that the base does not have, so ``sets`` are those of all its agents. ``scoring_files``: its criteria
-    files and the code of their functions, from the workspace.
+    ``sets`` have criteria and simulated users, but no cases. ``chosen_agents_lack``: the run selects agents that the
+    base lacks, so ``sets`` cover all its agents. ``scoring_files``: its criteria files and the code of their functions,
+    relative to the workspace.
     """
 
     source: BaseCommit
@@ -217,14 +216,14 @@ class BaseSnapshot:
 
     @property
     def eval_files(self) -> tuple[str, ...]:
-        """Its eval files, from the workspace."""
+        """Its eval files, relative to the workspace."""
         return tuple(dict.fromkeys(item.path for item in self.snapshot.sets))
 
 
 def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None = None) -> Snapshot:
-    """What this checkout is measured by, whatever part of it a run is narrowed to. Raises what loading raises.
+    """The snapshot of the whole checkout, even if the run is narrowed. Raises what loading raises.
 
-    ``plan``: of all of it, where there is one already.
+    ``plan``: the whole suite's, if already made.
     """
     if plan is not None:
         return _snapshot(settings, plan.sets)
@@ -239,7 +238,7 @@ def _snapshot(settings: Settings, sets: Iterable[PlannedSet]) -> Snapshot:
     accept_file = settings.workspace / accepted.ACCEPT
     try:
         baseline = FileStore(settings.baseline.path, settings.workspace).read()
-    except ResultsError:  # nothing can be compared with a file that cannot be read
+    except ResultsError:  # nothing can be compared with an unreadable file
         baseline = None
     return Snapshot(
         sets=tuple(map(_set_snapshot, sets)),
@@ -264,12 +263,12 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
             wanted = _is_read_or_code if _names_functions(repository, found.commit) else _is_read
             export_tree(repository, found.commit, root, wanted=wanted)
             folder = root / found.inner if found.inner else root
-            folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
+            folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has only default rules
             if not context.event.is_change:
-                return _read(found, folder, context)
+                return _read_checkout(found, folder, context)
             unknown = tuple(_export_submodules(found, repository, root, wanted))
             beyond_git = _copy_beyond_git(found, repository.submodules(found.commit), folder, context)
-            read = _read(found, folder, context, beyond_git)
+            read = _read_checkout(found, folder, context, beyond_git)
             return replace(read, notes=(*unknown, *read.notes)) if isinstance(read, BaseSnapshot) else read
     except (OSError, ValueError) as error:
         return BaseUnavailable(f"the files of the base commit {short} cannot be had: {error}", found.commit)
@@ -278,7 +277,7 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
 def _export_submodules(
     base: BaseCommit, repository: Repository, root: Path, wanted: Callable[[str, int], bool]
 ) -> Iterator[str]:
-    """Write the files of the base's submodules; notes of those whose commit the checkout does not have."""
+    """Write the files of the base's submodules; yield notes for commits that the checkout lacks."""
     for path, commit, submodule in base.submodules(repository):
         if submodule.commit(commit) is not None:
             export_tree(submodule, commit, root / path, wanted=wanted)
@@ -289,10 +288,10 @@ def _export_submodules(
 def _copy_beyond_git(
     base: BaseCommit, submodules: Mapping[str, str], folder: Path, context: CommandContext
 ) -> frozenset[str]:
-    """Copy the eval files that no commit has, with their criteria, and return their names in the workspace.
+    """Copy the eval files that are not in git, with their criteria, and return their names in the workspace.
 
-    A step of the job has written them, or a submodule has them of which only the change's commit is here: the change
-    does not add them, so they are main's as well.
+    A step of the job has written them, or they are in a submodule of which only the change's commit is here. The change
+    does not add them, so they count as main's as well.
     """
     settings = base.settings
     here, prefix = settings.workspace, f"{base.inner}/" if base.inner else ""
@@ -300,7 +299,7 @@ def _copy_beyond_git(
     head, indexed = repository.resolve("HEAD"), repository.indexed()
     try:
         found = context.suite(settings, context.named_files(here, here))
-    except AgentEvalError:  # raised again where the run reads them
+    except AgentEvalError:  # raised again when the run reads them
         return frozenset()
     if head is None or indexed is None:
         return frozenset()
@@ -324,7 +323,7 @@ def _is_read(path: str, size: int) -> bool:
 
 
 def _names_functions(repository: Repository, commit: str) -> bool:
-    """Whether a criteria file of agents-cli has a metric whose code lies in a file of its own."""
+    """Whether a criteria file of agents-cli has a metric whose code is in a separate file."""
     named = [
         file.oid
         for file in repository.all_files(commit)
@@ -337,7 +336,7 @@ def _is_read_or_code(path: str, size: int) -> bool:
     return _is_read(path, size) or (size <= MAX_CODE and path.endswith(".py"))
 
 
-def _read(
+def _read_checkout(
     base: BaseCommit, root: Path, context: CommandContext, beyond_git: Collection[str] = ()
 ) -> BaseSnapshot | BaseUnavailable:
     here, short = base.settings.workspace, base.commit[:10]
@@ -357,10 +356,10 @@ def _read(
     agents |= {agent.name: agent for agent in there.agents}
     return BaseSnapshot(
         source=base,
-        settings=_placed(there, root, here),
+        settings=_relocate(there, root, here),
         snapshot=snapshot,
         sets=tuple(replace(planned, cases=()) for planned in sets),
-        agents=tuple(_placed(agent, root, here) for agent in agents.values()),
+        agents=tuple(_relocate(agent, root, here) for agent in agents.values()),
         notes=tuple(notes),
         chosen_agents_lack=lack,
         scoring_files=tuple(sorted(_scoring_files(discovery, there.workspace))),
@@ -368,9 +367,9 @@ def _read(
 
 
 def _without_copies(snapshot: Snapshot, beyond_git: Collection[str]) -> Snapshot:
-    """The snapshot without the cases of files beyond git that a file of the commit has as well.
+    """The snapshot without cases of untracked files that a committed file has too.
 
-    Those are of the commit, wherever they lie now, and are judged as they were there.
+    Such cases belong to the commit, even if they moved, and are judged as they were there.
     """
     committed = {
         (item.agent, case.digest) for item in snapshot.sets if item.path not in beyond_git for case in item.cases
@@ -394,9 +393,9 @@ def _scoring_files(discovery: Discovery, root: Path) -> set[str]:
 
 
 def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings, bool]:
-    """The command's settings in the base's tree, and whether they choose agents that it lacks.
+    """The command's settings in the base's tree, and whether they select agents that it lacks.
 
-    What names a file of the workspace means the base's.
+    Paths into the workspace are mapped into the base's tree.
     """
     old, new = str(here), str(root)
 
@@ -421,7 +420,7 @@ def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings
 
 
 def _drop_absent_file(name: str, flags: dict[str, Any], environ: dict[str, str], cwd: Path, root: Path) -> None:
-    """Leave out a flag or an input that names a file the base commit does not have."""
+    """Drop a flag or an input that names a file which the base commit lacks."""
     if flags.get(name) and not (cwd / str(flags[name])).is_file():
         del flags[name]
     for variable in BY_NAME[name].variables:
@@ -431,9 +430,9 @@ def _drop_absent_file(name: str, flags: dict[str, Any], environ: dict[str, str],
 
 
 def _load(there: Settings, discovery: Discovery, commit: str) -> tuple[list[PlannedSet], list[str]]:
-    """Every set of the base, and notes of eval files that cannot be read.
+    """Every set of the base, and notes about unreadable eval files.
 
-    Raises ConfigError where criteria cannot be used.
+    Raises ConfigError if criteria cannot be used.
     """
     sets: list[PlannedSet] = []
     notes: list[str] = []
@@ -450,17 +449,17 @@ def _load(there: Settings, discovery: Discovery, commit: str) -> tuple[list[Plan
     return sets, notes
 
 
-def _placed(value: Any, old: Path, new: Path) -> Any:
-    """The value with every path below ``old`` at the same place below ``new``."""
+def _relocate(value: Any, old: Path, new: Path) -> Any:
+    """The value with every path below ``old`` moved to the same place below ``new``."""
     if isinstance(value, Path):
         return new / value.relative_to(old) if value.is_relative_to(old) else value
     if isinstance(value, EvalPattern):
         origin = value.origin
-        moved = replace(origin, base=_placed(origin.base, old, new), path=_placed(origin.path, old, new))
+        moved = replace(origin, base=_relocate(origin.base, old, new), path=_relocate(origin.path, old, new))
         return replace(value, origin=moved)
     if isinstance(value, BaseModel):
-        fields = {name: _placed(getattr(value, name), old, new) for name in type(value).model_fields}
+        fields = {name: _relocate(getattr(value, name), old, new) for name in type(value).model_fields}
         return value.model_copy(update=fields)
     if isinstance(value, dict):
-        return {key: _placed(item, old, new) for key, item in value.items()}
-    return tuple(_placed(item, old, new) for item in value) if isinstance(value, tuple) else value
+        return {key: _relocate(item, old, new) for key, item in value.items()}
+    return tuple(_relocate(item, old, new) for item in value) if isinstance(value, tuple) else value
