@@ -1,1 +1,1 @@
-"""Processes in the agent's interpreter: workers, metric functions, and the protocol between."""
+"""Processes that run in the agent's interpreter, workers and metric functions, and the protocol with them."""

@@ -1,7 +1,7 @@
-"""Programs of an agent: started by its ``command`` as the agent's user, read, and stopped with all that they started.
+"""Start the programs of an agent's ``command`` as the agent's user, read their output, and stop their process trees.
 
-``start_program`` is the lower half, for programs that are spoken to over pipes. ``AgentService`` is a server: it gets a
-free port, and is waited for until it answers. What listens there must be its own (``listeners``).
+``start_program`` is the lower half, for programs that use pipes. ``AgentService`` is a server: it gets a free port and
+is waited for until it answers. Only its own processes may listen there (``listeners``).
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 HOST: Final = "127.0.0.1"
 PORT: Final = "{port}"
-"""What stands for the port in a command; the variable PORT has it too."""
+"""Placeholder for the port in a command; the variable PORT holds it too."""
 
 _SHOWN: Final = 200
 _PROBE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.5
-_END_SEEN_S: Final = 0.5  # a connection breaks a moment before its process can be waited for
+_EXIT_WAIT_S: Final = 0.5  # a connection breaks slightly before its process can be reaped
 
 Probe = Callable[[str], Awaitable[bool]]
 """Whether the server at an address answers. May raise OSError."""
 
 
 def program_log(spec: AgentRuntimeSpec) -> OutputLog:
-    """Return the log of what an agent's programs print."""
+    """Return the log for the output of an agent's programs."""
     suffix = ".base.log" if spec.role == "base" else ".log"
     return OutputLog(spec.logs, file_name(spec.name) + suffix, spec.limits.log_bytes)
 
 
 def shown_command(words: Sequence[str]) -> str:
-    """Return how messages name a command."""
+    """Return a command as messages show it."""
     return f"the command `{shlex.join(words)[:_SHOWN]}`"
 
 
 @dataclass
 class Program:
-    """A program that runs. With pipes ``stdin`` and ``stdout`` are ours; the rest of its output is in the log."""
+    """A running program. With pipes, ``stdin`` and ``stdout`` are ours; its other output goes to the log."""
 
     process: subprocess.Popen[bytes]
     marker: str
@@ -78,16 +78,16 @@ class Program:
         return self.process.poll() is not None
 
     def tail(self) -> str:
-        """Return the last lines that it printed, with the paths the user knows."""
+        """Return the last lines of its output, with the paths the user knows."""
         return self.place.shown(last_lines(self.output.tail()))
 
     def end_description(self) -> str:
-        """Return how it ended, as the rest of a sentence."""
+        """Return how it ended, as the end of a sentence."""
         code = self.process.poll()
         return "still runs" if code is None else exit_description(code)
 
     def stop(self, grace_s: float = 2.0) -> None:
-        """Ask its group to end, then kill it and all that it started. Blocks; calling it twice is safe."""
+        """Terminate its process group, then kill everything it started. Blocks; safe to call twice."""
         for pipe in (self.stdin, self.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -111,8 +111,8 @@ def start_program(
 ) -> Program:
     """Start a command in the agent's folder, as its user. Blocks.
 
-    ``variables`` are added to those that the agent sees. With ``pipes`` its standard input and output are ours.
-    Raises AgentEnvironmentError or OSError.
+    ``variables`` are added to those that the agent sees. With ``pipes`` we hold its standard input and output. Raises
+    AgentEnvironmentError or OSError.
     """
     place = spec.locate()
     environ = _environ(spec, place, variables or {})
@@ -150,7 +150,7 @@ async def begin_program(
     *,
     pipes: bool = False,
 ) -> Program | AttemptError:
-    """Return a program of ``start_program``, or why there is none. Cancelled, it leaves no program behind."""
+    """Run ``start_program`` in a thread; return the program or an error. Leaves no program if cancelled."""
     starting = asyncio.ensure_future(asyncio.to_thread(start_program, spec, words, log, variables, pipes=pipes))
     try:
         return await asyncio.shield(starting)
@@ -163,14 +163,14 @@ async def begin_program(
 
 
 def start_failure(error: AgentEnvironmentError | OSError, words: Sequence[str]) -> AttemptError:
-    """Return why a command cannot be started."""
+    """Return the error for a command that cannot be started."""
     if isinstance(error, AgentEnvironmentError):
         return AttemptError(kind=ErrorKind.ENVIRONMENT, message=error.message, traceback=error.hint or "")
     return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{shown_command(words)} cannot be started: {error}")
 
 
 def _environ(spec: AgentRuntimeSpec, place: AgentFolder, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what the program sees, with the programs of its virtual environment before all others."""
+    """Return the program's variables, with its virtual environment first on the PATH."""
     seen = agent_environ(spec.environ, spec.env_allow)
     environ = {**(place.sandbox.environ(seen) if place.sandbox else seen), **variables}
     folders: list[Path] = [folder / ".venv" / "bin" for folder in folders_upwards(place.folder, place.workspace)]
@@ -182,7 +182,7 @@ def _environ(spec: AgentRuntimeSpec, place: AgentFolder, variables: Mapping[str,
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port on which nobody listens now."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])
@@ -207,11 +207,11 @@ class AgentService:
 
     @property
     def url(self) -> str:
-        """Its address; the same after it was started again."""
+        """Its address, which is the same after a restart."""
         return f"http://{HOST}:{self._port}"
 
     async def start(self) -> AttemptError | None:
-        """Start it unless it runs, and wait until it answers; return why it does not. May be called at any time."""
+        """Start the server unless it runs, and wait until it answers; return an error if it does not."""
         async with self._lock:
             if self._program is not None and not self._program.has_ended:
                 return None
@@ -229,12 +229,12 @@ class AgentService:
             return failure
 
     async def explain(self, error: AttemptError) -> AttemptError:
-        """Return the error of a request, or what explains it: that the server has ended."""
+        """Return a request's error, or what explains it: that the server has ended."""
         program = self._program
         if program is None or error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL):
             return error
         with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(program.process.wait, _END_SEEN_S)
+            await asyncio.to_thread(program.process.wait, _EXIT_WAIT_S)
         if not program.has_ended:
             return error
         await asyncio.to_thread(program.output.finish)
@@ -242,7 +242,7 @@ class AgentService:
         return error.model_copy(update={"kind": ErrorKind.DIED, "message": message, "traceback": program.tail()})
 
     async def disowned(self) -> AttemptError | None:
-        """Return an error where its port is another's, or nobody's: then who has answered there is not known."""
+        """Return an error if somebody else, or nobody, listens on its port: then nobody knows who has answered."""
         program = self._program
         if program is None:
             return None
@@ -256,7 +256,7 @@ class AgentService:
         return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message, traceback=program.tail())
 
     async def stop(self) -> None:
-        """End the server and everything that it started; never raises."""
+        """Stop the server and everything it started; never raises."""
         async with self._lock:
             await self._end_program()
             if self._log is not None:

@@ -1,7 +1,7 @@
-"""Processes that have imported google-adk and fork an agent's workers: the import is most of what a worker costs.
+"""Fork servers import google-adk, which is most of a worker's cost, and then fork an agent's workers.
 
-A fork server runs the agent's interpreter as the agent's user and imports google-adk and our worker, never an agent. It
-is shared by processes that would be started alike: same interpreter, same variables, same user.
+A fork server runs the agent's interpreter as the agent's user and imports google-adk and our worker, never an agent.
+Launches with the same interpreter, variables and user share it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_eval_action.processes.process import MARKER, StartedProcess, execute,
 from agent_eval_action.sandbox.users import SandboxUser
 
 _UNKNOWN_CODE: Final = 255
-"""As multiprocessing has it where the fork server has ended before its child."""
+"""Exit code if the fork server ended before its child, as in multiprocessing."""
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _ANSWER_BYTES: Final = 4096
@@ -39,7 +39,7 @@ _Key = tuple[Path, tuple[tuple[str, str], ...], SandboxUser | None]
 
 
 class ForkedProcess:
-    """A ``Process`` that a fork server is the parent of. It stays a zombie until ``wait`` has its exit code."""
+    """A ``Process`` whose parent is a fork server. It stays a zombie until ``wait`` has its exit code."""
 
     def __init__(self, pid: int, answers: socket.socket) -> None:
         self.pid = pid
@@ -49,7 +49,7 @@ class ForkedProcess:
         self._lock = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code. Several threads may wait, one after the other."""
+        """Return the exit code. Several threads may wait, one after the other."""
         with self._lock:
             if self.returncode is None:
                 ended = select.poll()
@@ -58,7 +58,7 @@ class ForkedProcess:
                     raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
                 os.close(self._pid_fd)
                 code = None
-                with self._answers, contextlib.suppress(OSError):  # where the server has ended, nobody knows
+                with self._answers, contextlib.suppress(OSError):  # if the server has ended, the code is lost
                     self._answers.settimeout(_ANSWER_S)
                     code = _read_answer(self._answers)[0].get("code")
                 self.returncode = code if isinstance(code, int) else _UNKNOWN_CODE
@@ -66,7 +66,7 @@ class ForkedProcess:
 
 
 class ForkServerClient:
-    """One server. It imports google-adk while the caller works on; it ends with ``close``, or with this process.
+    """One fork server. It imports google-adk in the background; it ends with ``close``, or with this process.
 
     ``ready``: it has answered a request.
     """
@@ -86,7 +86,7 @@ class ForkServerClient:
                 stdout=theirs.fileno(),
                 stderr=theirs.fileno(),
                 pass_fds=(theirs.fileno(),),
-                cwd="/",  # nothing of the agent's folder is to be found
+                cwd="/",  # so that nothing is imported from the agent's folder
             )
         except OSError:
             self._control.close()
@@ -95,12 +95,12 @@ class ForkServerClient:
             theirs.close()
 
     def fork(self, marker: str, program: str, fds: Sequence[int]) -> ForkedProcess | None:
-        """Fork a worker, once google-adk is imported; None where it cannot be forked. Blocks.
+        """Fork a worker, once google-adk is imported; None if it cannot be forked. Blocks.
 
-        Raises OSError where the import takes too long, or when ``close`` was called.
+        Raises OSError if the import takes too long, or if ``close`` was called.
         """
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The kernel says who answers: the server runs what the change under test has installed, and might name any pid.
+        # The kernel reports who answers: the server runs code that the change under test installed, and might lie.
         answers.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         answers.settimeout(_FORK_S if self.ready else _IMPORT_S)
         try:
@@ -115,7 +115,7 @@ class ForkServerClient:
             if not self.ready:
                 answers.close()
                 raise OSError(f"importing google-adk took longer than {_IMPORT_S:g} s") from None
-        except OSError:  # it has ended, or what it forked has
+        except OSError:  # the server has ended, or the process that it forked
             pass
         answers.close()
         if self._closed:
@@ -123,9 +123,9 @@ class ForkServerClient:
         return None
 
     def close(self) -> None:
-        """End the server, and a call of ``fork`` that waits for it. Blocks."""
+        """Stop the server, which also ends a waiting ``fork``. Blocks."""
         self._closed = True
-        if self.ready:  # it ends by itself, and has waited for its workers
+        if self.ready:  # it ends by itself, after its workers
             self._control.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ANSWER_S)
@@ -137,7 +137,7 @@ class ForkServerClient:
 class ProcessStarter:
     """Starts processes of one launch: forks them from ``server``, else executes the interpreter.
 
-    ``close`` must follow. It may be called while ``start`` waits in another thread.
+    ``close`` must follow; it may be called while ``start`` waits in another thread.
     """
 
     launch: Launch
@@ -154,13 +154,13 @@ class ProcessStarter:
         return start_process(self.launch)
 
     def close(self) -> None:
-        """Give up the server; it ends with its last starter. Blocks."""
+        """Release the server, which ends with its last starter. Blocks."""
         self.servers.release(self)
 
 
 @dataclass
 class ForkServers:
-    """The fork servers of a run, by what they were started with; None: nothing can be forked there. Thread-safe.
+    """The fork servers of a run, by their launch settings; None where forking does not work. Thread-safe.
 
     ``kept``: the one used last stays for the next run, until ``close``.
     """
@@ -171,12 +171,12 @@ class ForkServers:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def prestart(self, launch: Launch) -> None:
-        """Begin the import for a launch that is likely to come. A server that nobody takes ends with ``close``."""
+        """Start the import for a launch that is likely to come. A server that is never used ends with ``close``."""
         with self._lock:
             self._server(launch)
 
     def starter(self, launch: Launch, *, only_ready: bool = False) -> ProcessStarter:
-        """What starts processes of a launch. ``only_ready``: no server is started for it, or waited for."""
+        """Return a starter for a launch. ``only_ready``: use a server only if one is ready already."""
         with self._lock:
             server = self._server(launch, start=not only_ready)
             if server is not None and only_ready and not server.ready:
@@ -186,17 +186,17 @@ class ForkServers:
         return ProcessStarter(launch, self, server)
 
     def _server(self, launch: Launch, *, start: bool = True) -> ForkServerClient | None:
-        if launch.spec.function:  # which has no use for google-adk
+        if launch.spec.function:  # a function does not need google-adk
             return None
         environ = launch.environ()
         key = launch.environment.python, tuple(sorted(environ.items())), launch.place.user
         if key not in self._servers and start and _can_fork(environ):
-            with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
+            with contextlib.suppress(OSError):  # executing the interpreter directly reports the error
                 self._servers[key] = ForkServerClient(launch)
         return self._servers.get(key)
 
     def release(self, starter: ProcessStarter, *, usable: bool = True) -> None:
-        """Take back the server of a starter. It ends with its last one, or is ``kept`` until another is. Blocks."""
+        """Take a starter's server back. Once unused it ends, or is ``kept`` until another one is used. Blocks."""
         with self._lock:
             server, starter.server = starter.server, None
             if server is None:
@@ -212,7 +212,7 @@ class ForkServers:
             each.close()
 
     def close(self) -> None:
-        """End all that are left. Blocks."""
+        """Stop all remaining servers. Blocks."""
         with self._lock:
             servers, self._servers = self._servers, {}
         for server in filter(None, servers.values()):
@@ -220,7 +220,7 @@ class ForkServers:
 
 
 def _can_fork(environ: dict[str, str]) -> bool:
-    """Whether a server can be had: not where a variable brings along modules that an agent may have written."""
+    """Whether forking works, and no PYTHONPATH adds modules that an agent may have written."""
     if sys.platform != "linux" or "PYTHONPATH" in environ:
         return False
     try:
@@ -231,7 +231,7 @@ def _can_fork(environ: dict[str, str]) -> bool:
 
 
 def _read_answer(answers: socket.socket) -> tuple[dict[str, Any], int]:
-    """An answer, {} at the end or where it is none, and the pid of the process that sent it."""
+    """Return an answer, {} if it is missing or invalid, and the pid of the process that sent it."""
     space = socket.CMSG_SPACE(_CREDENTIALS.size)
     body, ancillary, _, _ = answers.recvmsg(_ANSWER_BYTES, space)
     pid = next((_CREDENTIALS.unpack(data)[0] for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS), 0)

@@ -1,6 +1,6 @@
-"""Who listens on a port of this machine: a process of another agent might answer there in a server's place.
+"""Find out who listens on a port of this machine: another agent's process might answer in a server's place.
 
-Known on Linux, from the tables of /proc; elsewhere nothing is said about anybody.
+Works on Linux, from the tables of /proc; elsewhere nobody is reported.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _INODE: Final = re.compile(r"^socket:\[(\d+)\]$")
 _LOCAL: Final = frozenset(
     {"0100007F", "00000000", "0" * 32, "0000000000000000FFFF00000100007F", "0000000000000000FFFF000000000000"}
 )
-"""Addresses, as the tables write them, that a connection to 127.0.0.1 may end at."""
+"""Addresses, as the tables write them, at which a connection to 127.0.0.1 may end."""
 
 
 @dataclass
 class Port:
-    """A port of 127.0.0.1 that is a program's: known by its ``marker``, its process ``group``, and its user's ``uid``.
+    """A program's port on 127.0.0.1. ``marker``, process ``group`` and ``uid`` identify the program's processes.
 
-    ``uid`` is None where the program runs as our own user.
+    ``uid`` is None if the program runs as our own user.
     """
 
     number: int
@@ -39,13 +39,13 @@ class Port:
     _known: set[str] = field(default_factory=set)
 
     def stranger(self) -> str:
-        """Return who else listens there, for a message; "" if nobody. Blocks for some milliseconds."""
+        """Return who listens there in the program's place, for a message; "" if it does itself. Takes some ms."""
         listening = dict(_listening(self.number))
         if self.uid is not None:
-            # The kernel writes the uid, and nobody else's code runs under it.
+            # The kernel reports the uid, and nobody else's code runs under it.
             others = [f"a process of user {owner}" for owner in listening.values() if owner != self.uid]
             return "nobody" if not listening and _TABLES[0].exists() else next(iter(others), "")
-        # Root is nobody's code: the proxy of a container engine, where the command starts a container.
+        # Root is trusted: if the command starts a container, the engine's proxy listens as root.
         inodes = {inode for inode, owner in listening.items() if owner != 0 or os.geteuid() == 0} - self._known
         if inodes and not inodes <= (own := self._inodes()):
             return f"a process of user {listening[min(inodes - own)]}"
@@ -53,7 +53,7 @@ class Port:
         return ""
 
     def _inodes(self) -> set[str]:
-        """The sockets of the program's processes, and every other one where a process of it hides its files."""
+        """Return the sockets of the program's processes; all sockets on the port if one of them hides its files."""
         found: set[str] = set()
         group = {pid for pid, _ in process_statuses() if _group(pid) == self.group}
         for pid in pids_with_marker(self.marker) | group:
@@ -65,7 +65,7 @@ class Port:
 
 
 def _listening(port: int) -> Iterator[tuple[str, int]]:
-    """The inode and the owner's uid of each socket that listens there."""
+    """Yield the inode and the owner's uid of each socket that listens on the port."""
     for table in _TABLES:
         lines: list[str] = []
         with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ def _group(pid: int) -> int:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """The inodes of a process's sockets. Raises PermissionError where they are hidden."""
+    """Yield the inodes of a process's sockets. Raises PermissionError if they are hidden."""
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):

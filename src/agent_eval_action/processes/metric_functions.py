@@ -1,4 +1,4 @@
-"""Metric functions of the user, called in processes of their own, one call at a time in each."""
+"""Call the user's metric functions in processes of their own, one call at a time in each."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ _RUN_ENDED: Final = FunctionReply(error="the run ended")
 
 
 class MetricFunctions:
-    """A ``criteria.base.Functions``: the functions of one agent. ``stop`` must follow.
+    """The ``criteria.base.Functions`` of one agent. ``stop`` must follow.
 
-    Nothing is started before the first call. There are at most four processes, each with one call at a time. A second
-    one is started when a call has waited half a second: functions that only compute need one. A call that hangs, ends
-    its process or leaves it damaged costs that process and no other call.
-
-    ``known_interpreter`` gives the agent's interpreter where it is chosen already; it is asked at the first call.
-    ``servers``: those of the run. A process is forked where one of them is ready.
+    Nothing is started before the first call. There are at most four processes, with one call at a time in each; another
+    one is started when a call has waited half a second, so functions that only compute need one. A call that hangs,
+    kills or damages its process affects no other call. ``known_interpreter`` returns the agent's interpreter if it is
+    already chosen; it is called at the first call. ``servers`` are the run's fork servers; a process is forked if one
+    of them is ready.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class MetricFunctions:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
-        """Choose the interpreter and start a process now; "" or why it cannot be. Optional."""
+        """Choose the interpreter and start a process now; return "" or why that failed. Optional."""
         process = await self._acquire()
         if isinstance(process, FunctionReply):
             return process.error
@@ -65,7 +64,7 @@ class MetricFunctions:
     async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
         """Call ``package.module.function`` with ``metric``, ``actual``, ``expected`` and ``scenario`` as JSON.
 
-        With ``source``, call its ``evaluate`` with ``instance``; ``function`` names it then.
+        With ``source``, call the ``evaluate`` that it defines with ``instance``; ``function`` is then just a name.
         """
         process = await self._acquire()
         if isinstance(process, FunctionReply):
@@ -80,7 +79,7 @@ class MetricFunctions:
         return _RUN_ENDED if self._given_up.is_set() and reply.error else reply
 
     async def stop(self) -> None:
-        """End every process and everything they started; calls that wait are answered."""
+        """Stop all processes and everything they started; waiting calls get a reply."""
         self._given_up.set()
         await asyncio.gather(*(process.stop() for process in self._processes), *self._ending, return_exceptions=True)
         if self._launch is not None:
@@ -152,7 +151,7 @@ class MetricFunctions:
         return _RUN_ENDED if self._given_up.is_set() else self._unusable
 
     def _release(self, process: WorkerClient) -> None:
-        """Offer the process to the next call, or end it."""
+        """Offer the process to the next call, or stop it if it is not usable."""
         if process.usable:
             self._idle.put_nowait(process)
         elif process in self._processes:
@@ -162,7 +161,7 @@ class MetricFunctions:
             task.add_done_callback(self._ending.discard)
 
     def _prepare(self) -> ProcessStarter | FunctionReply:
-        """Choose the interpreter. In a sandbox functions have a copy of the tree that no agent can rewrite. Blocks."""
+        """Choose the interpreter. In a sandbox, functions get a copy of the tree that no agent can change. Blocks."""
         try:
             spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
             place = spec.locate()

@@ -1,4 +1,4 @@
-"""The workers of one agent: as many as have sessions, more while all are saturated; a dead one is replaced."""
+"""The workers of one agent: as many as have sessions, more while all are saturated; dead ones are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 
 def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Cores we may use: the affinity of the process, and a container's quota."""
+    """Return the number of cores we may use: the process's affinity, limited by the container's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = cpu_max.read_text().split()
@@ -27,9 +27,9 @@ def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 class WorkerPool:
-    """Hands out workers, starts and replaces them, ends them all.
+    """Starts, hands out, replaces and stops workers.
 
-    ``usual``: how many there are while none is saturated. ``size``: how many at most, besides those alone.
+    ``usual``: their number while none is saturated. ``size``: their maximum, not counting those for a session alone.
     """
 
     def __init__(self, starter: ProcessStarter, log: OutputLog, usual: int, size: int) -> None:
@@ -44,9 +44,10 @@ class WorkerPool:
         self._freed = asyncio.Condition()
 
     async def start(self, started: Sequence[StartedProcess]) -> Frame | AttemptError:
-        """Take over workers that import already; the first frame of the first one that has imported the agent.
+        """Take over workers that are importing; return the first frame of the first one to finish.
 
-        An error only where no worker could import it, one more included when a worker was killed in the middle of it.
+        Returns an error only if no worker could import the agent. If one was killed while importing, another one is
+        tried.
         """
         self._workers += [WorkerClient(process, self._starter.launch, self._log) for process in started]
         first = await self._first_ready()
@@ -61,7 +62,7 @@ class WorkerPool:
         return first
 
     async def _first_ready(self) -> Frame | AttemptError:
-        """The frame of the first worker that is ready, or the last error when none ever is."""
+        """Return the frame of the first worker that is ready, or the last error if none is."""
         for future in asyncio.as_completed([worker.ready for worker in self._workers if not worker.ready.done()]):
             ready = await future
             if not isinstance(ready, AttemptError):
@@ -69,7 +70,7 @@ class WorkerPool:
         return ready
 
     async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
-        """A worker for the session; ``alone`` gets one that holds no other, ever."""
+        """Return a worker for the session; with ``alone``, one that never holds another session."""
         if alone:
             await self._alone.acquire()
         error: AttemptError | None = None
@@ -93,7 +94,7 @@ class WorkerPool:
         return error or AttemptError(kind=ErrorKind.DIED, message="no worker could be started")
 
     async def release(self, worker: WorkerClient, session: str) -> None:
-        """The session is over. A worker of its own ends with it, and so does one left with a stuck turn."""
+        """End the session. Its worker ends too if it was ``alone``, or if only a stuck turn is left in it."""
         worker.sessions.discard(session)
         if worker.alone:
             await self._drop(worker, session)
@@ -117,8 +118,8 @@ class WorkerPool:
             usable = [w for w in self._workers if w.usable]
             # An agent with reset_data keeps its data in the process: one session at a time.
             free = [w for w in usable if not (self._exclusive and w.sessions)]
-            # A worker costs processor time and a hundred megabytes: most agents wait for their model, and one or two
-            # workers hold them all.
+            # A worker costs processor time and a hundred megabytes. Most agents wait for their model, so one or two
+            # workers hold all sessions.
             full = all(worker.sessions if len(usable) < self._usual else worker.saturated for worker in free)
             if full and len(usable) < self._size:
                 return self._new(alone=False)

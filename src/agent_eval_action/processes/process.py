@@ -1,4 +1,4 @@
-"""Start a worker process, read what it prints, and kill it with everything that it started."""
+"""Start a worker process, read its output, and kill it with everything it started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POLL_MS = 50
 
 
 class Process(Protocol):
-    """What a worker's process is to us: a ``subprocess.Popen``, or forked by a process of ours."""
+    """A worker's process: a ``subprocess.Popen``, or forked by a process of ours."""
 
     @property
     def pid(self) -> int: ...
@@ -39,7 +39,7 @@ class Process(Protocol):
     def returncode(self) -> int | None: ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        """Return the exit code, once it has ended. Raises subprocess.TimeoutExpired."""
         ...
 
 
@@ -55,7 +55,7 @@ class StartedProcess:
 
 
 Fork = Callable[[str, str, Sequence[int]], Process | None]
-"""Forks a process with a marker, for a program, with three descriptors. None: it cannot be forked."""
+"""Forks a process from a marker, a program and three descriptors; returns None if it cannot."""
 
 
 @overload
@@ -77,7 +77,7 @@ def start_process(launch: Launch, fork: Fork | None = None) -> StartedProcess | 
             os.close(fd)
     if process is None:
         return None
-    # Small enough for an empty pipe, so the import begins now, whatever our event loop is busy with.
+    # Fits into an empty pipe, so the import begins now, even if our event loop is busy.
     os.write(command_write, encode(launch.first_frame()))
     return StartedProcess(process, marker, event_read, command_write, output_read)
 
@@ -111,21 +111,21 @@ def execute(
 
 
 def exit_description(code: int) -> str:
-    """How a process ended, as the rest of a sentence. Real-time signals have numbers and no names."""
+    """Return how a process ended, as the end of a sentence. Real-time signals have numbers but no names."""
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
 
 
 def last_lines(text: str) -> str:
-    """The last lines of a text, each cut to a readable length."""
+    """Return the last lines of a text, each cut to a readable length."""
     return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
 
 
 def kill_tree(process: Process, marker: str) -> None:
-    """Kill a worker's process group and every process that carries its marker, and wait for them. Blocks."""
+    """Kill a worker's process group and every process with its marker, and wait for them. Blocks."""
     strays = pids_with_marker(marker) - {process.pid}
-    # The group outlives its leader, so it is killed even when the worker has ended. When no member is left it is not:
+    # The group outlives its leader, so it is killed even if the worker has ended, but not without a member left:
     # its number may belong to another group by now.
     if process.returncode is None or strays:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -139,18 +139,18 @@ def kill_tree(process: Process, marker: str) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)
-        # Zombies are another's to reap, unless we are the first process.
+        # Zombies are for others to reap, unless we are the first process.
         running = {pid for pid, status in process_statuses() if os.getpid() == 1 or status["State"][0] != "Z"}
-        # A child may have been forked between the look and the kill.
+        # A child may have been forked after the listing, before the kill.
         strays = (strays & running) | pids_with_marker(marker) - {process.pid}
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GONE_S)
 
 
 def kill_children() -> None:
-    """Kill all that descend from this process, and the groups that they lead: nobody waits for them any more.
+    """Kill all descendants of this process and the groups they lead, once nobody waits for them.
 
-    On Linux; elsewhere they end when their pipes do.
+    Works on Linux; elsewhere they end when their pipes do.
     """
     own_group = os.getpgid(0)
     for pid in descendant_pids():
@@ -162,7 +162,7 @@ def kill_children() -> None:
 
 
 def pids_with_marker(marker: str) -> set[int]:
-    """Processes whose environment carries the marker (Linux; elsewhere the process group has to do)."""
+    """Return the processes with the marker in their environment (Linux; elsewhere the process group must do)."""
     needle, found = f"{MARKER}={marker}".encode(), set()
     for pid, _ in process_statuses():
         with contextlib.suppress(OSError):
@@ -172,7 +172,7 @@ def pids_with_marker(marker: str) -> set[int]:
 
 
 class OutputLog:
-    """One agent's log file, shared by its workers. It keeps ``limit`` raw bytes and counts the others."""
+    """One agent's log file, shared by its workers. It keeps the first ``limit`` bytes and counts the rest."""
 
     def __init__(self, folder: OutputFolder, name: str, limit: int) -> None:
         self._folder = folder
@@ -189,7 +189,7 @@ class OutputLog:
             self._printed += len(data)
 
     def close(self) -> None:
-        """Note what was dropped, and close."""
+        """Note how much was dropped, and close the file."""
         with self._lock:
             if (dropped := self._printed - self._limit) > 0:
                 text = f"\n[agent-eval: {dropped} more bytes were printed; the log keeps {self._limit}]\n"
@@ -201,7 +201,7 @@ class OutputLog:
                 self._file = None
 
     def _append(self, data: bytes) -> None:
-        # A full disk must not stop the reading: the agent would stand still.
+        # A full disk must not stop the reader: the agent would block.
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._folder.append(self._name)
@@ -209,7 +209,7 @@ class OutputLog:
 
 
 class OutputReader(threading.Thread):
-    """Reads what one worker prints, to the end."""
+    """Reads one worker's output to the end."""
 
     def __init__(self, fd: int, log: OutputLog) -> None:
         super().__init__(name="agent-output", daemon=True)
@@ -222,12 +222,12 @@ class OutputReader(threading.Thread):
         return bytes(self._tail[-TAIL_BYTES:]).decode("utf-8", "replace")
 
     def finish(self) -> None:
-        """Read what is there and end, though a child of the agent may still hold the pipe open."""
+        """Read what is left and end, even if a child of the agent still holds the pipe open."""
         self._finishing = True
         self.join()
 
     def run(self) -> None:
-        """Read until the end of the pipe, or until ``finish`` was called and nothing more is there."""
+        """Read until the end of the pipe, or after ``finish`` until nothing is left."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
         while True:

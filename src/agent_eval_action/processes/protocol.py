@@ -1,4 +1,4 @@
-"""Frames over a worker's pipe, and what a turn's frames say as an Invocation."""
+"""Frames over a worker's pipe, and the conversion of a turn's frame to an Invocation."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Frame = dict[str, Any]
 
 
 class FrameError(Exception):
-    """The worker's bytes are no frame: garbage on the pipe, a broken body, or too large a one."""
+    """The worker's bytes are not a frame: garbage on the pipe, a broken body, or a body too large."""
 
 
 def encode(frame: Frame) -> bytes:
-    """A frame as bytes."""
+    """Return a frame as bytes."""
     body = json.dumps(frame, ensure_ascii=True).encode("ascii")
     return HEADER.pack(MAGIC, len(body)) + body
 
 
 async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame | None:
-    """The next frame; None at the end of the stream. Raises FrameError, above ``limit`` bytes before they are read."""
+    """Return the next frame; None at the end. Raises FrameError; bodies over ``limit`` bytes are not read."""
     try:
         head = await reader.readexactly(HEADER.size)
         magic, size = HEADER.unpack(head)
@@ -62,7 +62,7 @@ _Event = tuple[dict[str, Any], Content | None]
 
 
 def to_invocation(frame: Frame, sent: Content, invocation_id: str) -> Invocation | AttemptError:
-    """The turn, or a protocol error where the worker's frame is not what it should be."""
+    """Return the turn, or a protocol error if the worker's frame is not as expected."""
     try:
         return _convert(frame, sent, invocation_id)
     except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -78,7 +78,7 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
     if final_content:
         spoken = tuple(part for part in final_content.parts or () if not part.thought)
         final_content = Content(role=final_content.role, parts=spoken)
-    recorded = (_recorded(event, content, event is final) for event, content in events if _counts(event, content))
+    recorded = (_recorded(event, content, event is final) for event, content in events if _is_recorded(event, content))
     authors = {str(event["a"]) for event, _ in events}
     turn = Invocation(
         invocation_id=invocation_id,
@@ -129,7 +129,7 @@ def _is_user(event: dict[str, Any]) -> bool:
 
 
 def _without_partials(events: Sequence[_Event]) -> list[_Event]:
-    """Drop partial events whose author sends the whole later."""
+    """Drop partial events whose author later sends the whole one."""
     kept: list[_Event] = []
     whole: set[tuple[str, str]] = set()
     for event, content in reversed(events):
@@ -143,7 +143,7 @@ def _without_partials(events: Sequence[_Event]) -> list[_Event]:
 
 
 def _final(events: Sequence[_Event]) -> tuple[dict[str, Any] | None, Content | None]:
-    """The last final event with text; one without text never replaces one that has some."""
+    """Return the last final event with text; one without text never replaces one that has some."""
     final, text = None, None
     for event, content in events:
         if _is_user(event) or event["p"] or not event["f"] or not content or not content.parts:
@@ -153,8 +153,8 @@ def _final(events: Sequence[_Event]) -> tuple[dict[str, Any] | None, Content | N
     return final, text
 
 
-def _counts(event: dict[str, Any], content: Content | None) -> bool:
-    """Whether an event is one of the turn's recorded events."""
+def _is_recorded(event: dict[str, Any], content: Content | None) -> bool:
+    """Whether the turn's recorded events include the event."""
     if _is_user(event):
         return False
     if event.get("g") is not None:
@@ -165,7 +165,7 @@ def _counts(event: dict[str, Any], content: Content | None) -> bool:
 
 def _recorded(event: dict[str, Any], content: Content | None, is_final: bool) -> InvocationEvent:
     if is_final and content and not any(p.function_call for p in content.parts or ()):
-        # The text is the final response; here it would count twice. The thoughts stay.
+        # The text is the final response and must not count twice. The thoughts stay.
         thoughts = tuple(p for p in content.parts or () if p.thought)
         content = Content(role=content.role, parts=thoughts) if thoughts else None
     return InvocationEvent(

@@ -1,4 +1,4 @@
-"""The client of one worker process: requests and replies, its heartbeat, its end."""
+"""The client of one worker process: requests and replies, heartbeats, and its end."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ FRAME_SLACK: Final = 1 << 20
 _BUFFER: Final = 1 << 20
 _NATURAL_END_S: Final = 0.3
 _LAST_FRAMES_S: Final = 0.1
-_STACK_S: Final = 0.3  # in which a process that was asked for its stacks prints them
+_STACK_S: Final = 0.3  # the time a process gets to print its stacks
 _MAX_MESSAGE: Final = 2_000
 _MAX_TRACE: Final = 16_000
 _SUBJECTS: Final = {"agent": "the agent's process", "metrics": "its process"}
 _IMPORTS: Final = {"agent": "the agent", "metrics": "google.adk.evaluation"}
 
 _Verdict = Callable[[str], AttemptError]
-"""The error of a session, named by its id, when the worker has ended; "" asks for no session in particular."""
+"""Returns a session's error after the worker has ended, given the session's id, or "" for none in particular."""
 
 
 class WorkerClient:
-    """One worker. ``ready`` resolves to its first frame, or to why there is none.
+    """One worker. ``ready`` resolves to its first frame or to an error.
 
-    It ends when ``stop`` is called, when its pipe or its process ends, and when it takes too long.
-    ``alone``: it holds one session in its life.
+    It ends when ``stop`` is called, when its pipe or its process ends, and when it takes too long. ``alone``: it holds
+    only one session in its life.
     """
 
     def __init__(self, started: StartedProcess, launch: Launch, log: OutputLog, *, alone: bool = False) -> None:
@@ -58,7 +58,7 @@ class WorkerClient:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
-        self._told: dict[str, Callable[[FunctionCall], None]] = {}
+        self._call_listeners: dict[str, Callable[[FunctionCall], None]] = {}
         self._ending: asyncio.Task[None] | None = None
         self._ignores_frames = self._stopping = False
         self._last_beat = self._loop.time()
@@ -68,7 +68,7 @@ class WorkerClient:
         self._writer: asyncio.WriteTransport | None = None
         self._reading = self._loop.create_task(self._read())
         self._pid_fd: int | None = None
-        # A child of the process may hold the pipe open: the process's own end must be seen too, where it can be.
+        # A child may hold the pipe open, so watch for the end of the process itself, where the platform can.
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 self._pid_fd = os.pidfd_open(started.process.pid)
@@ -79,7 +79,7 @@ class WorkerClient:
 
     @property
     def saturated(self) -> bool:
-        """Whether its loop has had no time to spare in the last reports."""
+        """Whether its event loop was busy in all of the last reports."""
         return self._busy_reports >= SATURATED_REPORTS
 
     @property
@@ -96,8 +96,8 @@ class WorkerClient:
     ) -> Frame | AttemptError:
         """Send a frame of a session and wait for its reply; one at a time per session.
 
-        After ``limit_s`` seconds the process is ended; ``subject`` is what took too long. ``on_call`` gets the tool
-        calls that the worker tells of before its reply.
+        After ``limit_s`` seconds the process is ended; ``subject`` names what took too long. ``on_call`` gets the tool
+        calls that the worker reports before its reply.
         """
         if self.dead is not None:
             return self.dead
@@ -105,7 +105,7 @@ class WorkerClient:
         reply: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting[session] = reply
         if on_call is not None:
-            self._told[session] = on_call
+            self._call_listeners[session] = on_call
         timer = None
         if limit_s is not None:
             message = f"{subject} took longer than {limit_s:g} s"
@@ -115,21 +115,21 @@ class WorkerClient:
             return await reply
         finally:
             self._waiting.pop(session, None)
-            self._told.pop(session, None)
+            self._call_listeners.pop(session, None)
             if timer is not None:
                 timer.cancel()
 
     def notify(self, frame: Frame) -> None:
-        """Send a frame whose reply nobody waits for. It is lost when the worker has ended."""
+        """Send a frame without waiting for a reply. It is lost if the worker has ended."""
         if self._writer is not None:
             self._writer.write(encode(frame))
 
     async def stop(self) -> None:
-        """Ask it to clean up and leave; kill it when it does not, and whatever it started."""
+        """Ask the worker to clean up and exit, then kill it and whatever it started."""
         self._stopping = True
         if self._ending is None:
             self._timer.cancel()
-            if self.ready.done():  # before that it imports, reads no frame, and has nothing to clean up
+            if self.ready.done():  # until then it imports, reads no frames and has nothing to clean up
                 self.notify({"op": "stop"})
                 await self._wait(self.launch.spec.limits.stop_s)
             self._terminate(_run_ended)
@@ -137,7 +137,7 @@ class WorkerClient:
             await self._ending
 
     async def _wait(self, seconds: float) -> int | None:
-        """Wait until the process ends by itself; its exit code, None when it still runs."""
+        """Wait for the process to end by itself; return its exit code, or None if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return await asyncio.to_thread(self._started.process.wait, seconds)
         return None
@@ -175,17 +175,17 @@ class WorkerClient:
         elif event == "failed" and not self.ready.done():
             self.ready.set_result(self._error_of(frame.get("error")))
         elif event == "call":
-            self._tell(frame)
+            self._report_call(frame)
         else:
             self.retired = self.retired or bool(frame.get("retired"))
             reply = self._waiting.get(str(frame.get("s")))
             if reply is not None and not reply.done():
                 reply.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
 
-    def _tell(self, frame: Frame) -> None:
-        tell, args = self._told.get(str(frame.get("s"))), frame.get("args")
-        if tell is not None:
-            tell(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
+    def _report_call(self, frame: Frame) -> None:
+        on_call, args = self._call_listeners.get(str(frame.get("s"))), frame.get("args")
+        if on_call is not None:
+            on_call(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
 
     @property
     def _silence_s(self) -> float:
@@ -221,7 +221,7 @@ class WorkerClient:
         self._dump_stacks(lambda _: AttemptError(kind=kind, message=message, traceback=self._tail()))
 
     def _dump_stacks(self, verdict: _Verdict) -> None:
-        """Have the process print its stacks, then end it. The signal may end a blocking call: a reply is too late."""
+        """Make the process print its stacks, then end it. A reply is too late: the signal may end a blocking call."""
         if self._ending is not None:
             return
         self._ignores_frames = True
@@ -233,7 +233,7 @@ class WorkerClient:
 
     def _on_exit(self) -> None:
         self._forget_pid_fd()
-        # Frames written before the end are in the pipe still: let them be read first.
+        # Frames written before the end may still be in the pipe; they are read first.
         self._loop.call_later(_LAST_FRAMES_S, self._on_end, "")
 
     def _forget_pid_fd(self) -> None:
@@ -261,17 +261,17 @@ class WorkerClient:
         return "closed the worker's own pipe" if self._exit_code is None else exit_description(self._exit_code)
 
     def _tail(self) -> str:
-        """The last lines it printed, with the paths the user knows."""
+        """Return the last lines of its output, with the paths the user knows."""
         return self.launch.place.shown(last_lines(self._output.tail()))
 
     def _terminate(self, verdict: _Verdict) -> None:
-        """End the process and answer everybody who waits. Only the first reason counts."""
+        """End the process and answer all waiting requests. Only the first reason counts."""
         if self._ending is None:
             self._timer.cancel()
             self._ending = self._loop.create_task(self._end(_run_ended if self._stopping else verdict))
 
     async def _end(self, verdict: _Verdict) -> None:
-        # The pipe ends a moment before the process does.
+        # The pipe ends slightly before the process.
         self._exit_code = await self._wait(_NATURAL_END_S)
         await asyncio.to_thread(kill_tree, self._started.process, self._started.marker)
         await asyncio.to_thread(self._output.finish)
@@ -290,7 +290,7 @@ class WorkerClient:
             self.ready.set_result(error)
 
     def _error_of(self, value: object) -> AttemptError:
-        """An error that the worker reports; whatever it sends, the result is one of ours."""
+        """Convert an error that the worker reports, whatever it sends."""
         fields, shown = value if isinstance(value, dict) else {}, self.launch.place.shown
         try:
             kind = ErrorKind(str(fields.get("kind")))
