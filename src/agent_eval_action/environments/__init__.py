@@ -1,1 +1,1 @@
-"""The agent's Python environment: found, or built from its lock and kept."""
+"""The agent's Python environment: found, or built from its lock file and cached."""

@@ -1,4 +1,4 @@
-"""Environments kept in one file each: agents may not read in the cache, and many small files are slow to copy."""
+"""Environments archived in one file each: agents may not read the cache, and many small files are slow to copy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _restoring: Final[dict[str, threading.Lock]] = {}
 
 
 def restore_ahead(environ: Mapping[str, str]) -> None:
-    """Begin to restore the environment that was used last: it takes as long as the command's imports.
+    """Start to restore the environment that was used last: it takes as long as the command's imports.
 
-    In the container alone, where environments always have the same place. Another one than was guessed is restored
-    when it is asked for.
+    Only in the container, where environments always have the same path. If the guess is wrong, the right one is
+    restored when it is needed.
     """
     if environ.get(ISOLATION_VARIABLE) != "container":
         return
@@ -48,7 +48,7 @@ def restore_ahead(environ: Mapping[str, str]) -> None:
 
 
 def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
-    """Extract an environment into ``folder``, where it is root's; whether it is there and has its Python. Blocks.
+    """Extract an environment into ``folder``, owned by root; return whether it and its Python are there. Blocks.
 
     A second call waits for the first.
     """
@@ -63,11 +63,11 @@ def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
                 command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={draft}"]
                 user = {"user": _RESTORER, "group": _RESTORER, "extra_groups": [], "umask": 0o022}
                 _run("tar", command, stdin=source, **user)
-                with contextlib.suppress(OSError):  # where the cache can only be read
+                with contextlib.suppress(OSError):  # the cache may be read-only
                     os.utime(source.fileno())
             # tar has applied its umask, so nobody else may write to what is root's from here on
             _run("chown", ["--recursive", "--no-dereference", "0:0", str(draft)])
-            # a Python that uv had downloaded for it is not here any more
+            # the Python that uv downloaded for it may be gone
             if is_complete := has_python(draft / "env"):
                 shutil.rmtree(final, ignore_errors=True)
                 (draft / "env").rename(final)
@@ -79,11 +79,11 @@ def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
 
 
 def keep(environment: Path, cache: OutputFolder) -> None:
-    """Archive an environment under its name. One that cannot be kept is built again next time, which is no error."""
+    """Archive an environment under its name. If that fails, it is built again next time, which is no error."""
     with contextlib.suppress(OSError):
         for name, found in cache.files():
             age = time.time() - found.st_mtime
-            # a draft of a job that was killed, or what no run has asked for in a month: the cache is carried along
+            # drop drafts of killed jobs, and what no run has used for a month: CI copies the whole cache
             if (name.endswith(".tmp") and age > _ABANDONED_S) or (name.endswith(".tar") and age > _UNUSED_S):
                 cache.remove(name)
     renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
@@ -93,7 +93,7 @@ def keep(environment: Path, cache: OutputFolder) -> None:
 
 
 def has_python(environment: Path) -> bool:
-    """Whether its interpreter is there: the link may lead to one that is not any more."""
+    """Whether its interpreter is there; the link to it may dangle."""
     return (environment / "bin" / "python").exists()
 
 

@@ -1,4 +1,4 @@
-"""Build an agent's environment with uv from its lock, once per content, safely beside other processes."""
+"""Build an agent's environment with uv from its lock file, once per content, safe with concurrent processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
 from agent_eval_action.sandbox.users import SandboxUser, kill_processes_of
 
 LONGEST_INSTALL_S = 1800.0
-"""One command of uv: a build step that hangs must not take the whole job's time."""
+"""Timeout of one uv command, in seconds: a build step that hangs must not take the whole job's time."""
 
 _TAIL_LINES: Final = 15
 _POLL_S: Final = 0.2
@@ -36,10 +36,10 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentBuild:
-    """Builds the environment of a lock, or finds it in the cache.
+    """Builds the environment of a lock file, or finds it in the cache.
 
-    ``environ`` is what the install step sees (``variables.install_environ``). ``given_up`` ends it from another
-    thread, ``announce`` is called before it begins.
+    ``environ`` is what the install step sees (``variables.install_environ``). Setting ``given_up`` in another thread
+    stops a build; ``announce`` is called before it begins.
     """
 
     lock: LockFile
@@ -49,7 +49,7 @@ class EnvironmentBuild:
     announce: Callable[[], None] = lambda: None
 
     def make(self, sandbox: Sandbox | None = None) -> tuple[Path, bool]:
-        """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+        """Return the environment's folder, and whether it existed before. Raises AgentEnvironmentError."""
         name = self.lock.digest(self.environ)
         if sandbox is not None:
             with sandbox.owner.building:
@@ -59,12 +59,12 @@ class EnvironmentBuild:
             return final, True
         self.announce()
         self.cache.make()
-        # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
+        # Built as a draft and renamed: a process that dies half-way leaves nothing that looks complete.
         draft = self.cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             self._install(draft, self.environ, None)
             if not has_python(final):
-                # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
+                # the Python that uv downloaded for it is gone: the cache was restored without it
                 shutil.rmtree(final, ignore_errors=True)
             with contextlib.suppress(OSError):
                 draft.rename(final)
@@ -73,9 +73,9 @@ class EnvironmentBuild:
         return final, False
 
     def _make_in_sandbox(self, sandbox: Sandbox, name: str) -> tuple[Path, bool]:
-        """The same for a sandbox: the installer's uid builds, then root owns it: no agent can change another's.
+        """Build as the installer's uid, then make root the owner, so that no agent can change it.
 
-        The workspace's cache is closed to both, so an environment is archived there in one file, and extracted again.
+        Neither may read the workspace's cache, so an environment is archived there in one file and extracted again.
         """
         installer, folder = sandbox.installer, sandbox.environments
         final = folder / name
@@ -91,7 +91,7 @@ class EnvironmentBuild:
         installer.remake_home()
         try:
             self._install(draft / "env", sandbox.install_environ(self.environ, pythons), installer)
-            # a build step may have left a process behind, which would go on writing
+            # a build step may have left a process behind that could still write
             kill_processes_of({installer.uid})
             for path in (draft, pythons):
                 _give_to_root(path)
@@ -120,7 +120,7 @@ class EnvironmentBuild:
                 )
 
     def _run(self, command: list[str], environ: Mapping[str, str], user: SandboxUser | None) -> tuple[int, str]:
-        """Exit code and stderr of a command of uv, which is killed when it takes too long or is given up."""
+        """Run a uv command; return its exit code and stderr. Kills it after the timeout, or when given up."""
         with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
             user.command(command) if user else command,
             cwd=self.lock.path.parent,
@@ -140,15 +140,15 @@ class EnvironmentBuild:
                     if time.monotonic() > deadline:
                         late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
                     if late or self.given_up.is_set():
-                        # Its builds of source packages are in its group.
+                        # Builds of source packages run in its group.
                         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _give_to_root(folder: Path) -> None:
-    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
+    """Let only root change what the folder holds, whatever modes a build step gave it."""
 
     def give(path: str | Path, parent: int | None = None) -> None:
-        # the change of owner ends set-uid bits as well
+        # changing the owner also clears set-uid bits
         os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
         mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
         if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
@@ -161,7 +161,7 @@ def _give_to_root(folder: Path) -> None:
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:
-    """Uv as installed with us, else from PATH."""
+    """Return the uv that is installed with us, else the one on the PATH."""
     with contextlib.suppress(FileNotFoundError):
         return find_uv_bin()
     found = shutil.which("uv", path=environ.get("PATH"))
@@ -192,10 +192,10 @@ _FAILING_PACKAGE: Final = tuple(
 
 
 def is_index_unreachable(text: str) -> bool:
-    """Whether uv reports that an index did not answer or refused the login, which is no fault of the lock."""
+    """Whether uv reports that an index did not answer or refused the login: the lock is not at fault."""
     return _UNREACHABLE.search(text) is not None
 
 
 def failing_package(text: str) -> str | None:
-    """The package uv's message is about, where it names one."""
+    """Return the package that uv's message is about, if it names one."""
     return next((found[1] for pattern in _FAILING_PACKAGE if (found := pattern.search(text))), None)

@@ -25,14 +25,14 @@ OTHER_LOCKS: Final = {
     "pdm.lock": "write requirements.txt with `pdm export -o requirements.txt`",
     "Pipfile.lock": "write requirements.txt with `pipenv requirements > requirements.txt`",
 }
-"""Locks that uv cannot install from, and how each tool writes one that it can."""
+"""Lock files that uv cannot install from, and how to export one that it can."""
 
 _LOCKED: Final = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
 _REQUIREMENT: Final = re.compile(r"(?m)^[A-Za-z0-9]")
 _INCLUDE: Final = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)[\s=]\s*(\S+)")
 
 _SETTINGS: Final = ("uv.toml", PYPROJECT, ".python-version", ".python-versions")
-"""Files that uv obeys, in the project's folder and in those above it."""
+"""Files that configure uv, in the project's folder and above."""
 
 _HARMLESS: Final = frozenset({"default-groups", "dev-dependencies", "package", "required-version"})
 """Settings of ``[tool.uv]`` that make uv read no other file of the tree."""
@@ -43,34 +43,34 @@ _LOCAL: Final = re.compile(
 """A requirement that is, or may be, a path."""
 
 _PATH: Final = re.compile(r"\s*(?:[^#]*\bfile:(?://)?)?([./~\w][^\s;#\[]*)")
-"""The path of such a requirement, in an address or alone."""
+"""The path in such a requirement, alone or in a URL."""
 
 _LOGIN: Final = re.compile(r"(?<=://)[^/\s@]+@")
 _CREDENTIALS: Final = ("_PASSWORD", "_USERNAME", "_TOKEN", "_SECRET")
-_OF_THE_MACHINE: Final = frozenset(
+_MACHINE_NAMES: Final = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TMPDIR", "NETRC", "UV_CACHE_DIR", "UV_NO_PROGRESS", "UV_PYTHON_INSTALL_DIR"}
 )
-_PREFIXES_OF_THE_MACHINE: Final = ("LC_", "SSL_CERT_", "XDG_", "UV_CONCURRENT_", "UV_HTTP_", "UV_OFFLINE")
-_FILES_OF_UV: Final = ("UV_BUILD_CONSTRAINT", "UV_CONFIG_FILE", "UV_CONSTRAINT", "UV_FIND_LINKS", "UV_OVERRIDE")
+_MACHINE_PREFIXES: Final = ("LC_", "SSL_CERT_", "XDG_", "UV_CONCURRENT_", "UV_HTTP_", "UV_OFFLINE")
+_UV_FILE_VARIABLES: Final = ("UV_BUILD_CONSTRAINT", "UV_CONFIG_FILE", "UV_CONSTRAINT", "UV_FIND_LINKS", "UV_OVERRIDE")
 _SKIPPED: Final = frozenset({".git", ".agent-eval", ".venv", "__pycache__", "node_modules"})
 
 
 @dataclass(frozen=True, slots=True)
 class LockFile:
-    """The file that lists what the agent needs, in a workspace."""
+    """A file in a workspace that lists what an agent needs."""
 
     path: Path
     workspace: Path
 
     def packages(self) -> int:
-        """How many packages it names; 0 where the file itself does not list them all."""
+        """Return how many packages it names; 0 if it may not list all."""
         text = _text(self.path)
         if self.path.name == UV_LOCK:
             return len(_LOCKED.findall(text))
         return len(_REQUIREMENT.findall(text)) if self.path.name == REQUIREMENTS else 0
 
     def pinned(self, package: str) -> str:
-        """The version it pins a package to; "" where it pins none."""
+        """Return the version to which it pins a package; "" if none."""
         text = _text(self.path)
         if self.path.name == UV_LOCK:
             return next((version for name, version in _LOCKED.findall(text) if name == package), "")
@@ -78,10 +78,10 @@ class LockFile:
         return found[1] if found and self.path.name == REQUIREMENTS else ""
 
     def digest(self, environ: Mapping[str, str]) -> str:
-        """The name of the environment built from it. ``environ`` is what the install step sees.
+        """Return the name of the environment built from it. ``environ`` is what the install step sees.
 
-        The place of the project is part of it where something of the tree may be installed. Otherwise two trees that
-        need the same packages have the same environment.
+        The project's path is included only if something of the tree may be installed. Otherwise two trees that need the
+        same packages share an environment.
         """
         found = hashlib.sha256()
         folders, files = folders_upwards(self.path.parent, self.workspace), self._files()
@@ -90,7 +90,7 @@ class LockFile:
         place = str(self.path.parent) if local else ""
         for text in (self.path.name, place, sys.platform, platform.machine(), *_variables(environ)):
             found.update(text.encode("utf-8", "surrogateescape") + b"\0")
-        named = [path for name in _FILES_OF_UV if (path := Path(environ.get(name, ""))).is_file()]
+        named = [path for name in _UV_FILE_VARIABLES if (path := Path(environ.get(name, ""))).is_file()]
         for path in dict.fromkeys((*settings, *files, *named)):
             relative = path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else Path(path.name)
             found.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -103,8 +103,8 @@ class LockFile:
         return included(self.path) if self.path.name == REQUIREMENTS else [self.path]
 
     def _installs_from_tree(self, settings: list[Path], environ: Mapping[str, str]) -> bool:
-        """Whether anything of the tree may be installed, or run while installing. In doubt it is."""
-        if any(environ.get(name) for name in _FILES_OF_UV) or any(path.name == "uv.toml" for path in settings):
+        """Whether something of the tree may be installed, or run while installing. True if in doubt."""
+        if any(environ.get(name) for name in _UV_FILE_VARIABLES) or any(path.name == "uv.toml" for path in settings):
             return True
         if any(set(table_at(_toml(path), "tool", "uv")) - _HARMLESS for path in settings if path.name == PYPROJECT):
             return True
@@ -113,12 +113,12 @@ class LockFile:
         data = _toml(self.path)
         if self.path.name == PYPROJECT:
             project = table_at(data, "project")
-            # metadata that is not written down is asked of the project's own build backend
+            # the project's own build backend supplies metadata that is not written down
             return "dependencies" not in project or bool(project.get("dynamic")) or "file:" in str(project)
         return not isinstance(data.get("package"), list) or not all(map(_is_remote, _sources(data)))
 
     def _copied_sources(self) -> Iterator[Path]:
-        """What is copied from the tree into the environment. What is linked to (editable) is read where it lies."""
+        """Yield what is copied from the tree into the environment; editable sources are only linked."""
         if self.path.name == UV_LOCK:
             for source in _sources(_toml(self.path)):
                 for kind in ("directory", "path"):
@@ -133,10 +133,10 @@ class LockFile:
 
 
 def find_lock(folder: Path, workspace: Path) -> LockFile | None:
-    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
+    """Return the nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
 
-    Raises AgentEnvironmentError where another tool's lock pins the packages: without it other versions would be
-    measured. Requirements beside it are taken for what that tool exported.
+    Raises AgentEnvironmentError if another tool's lock pins the packages: without it other versions would be measured.
+    A requirements.txt beside it is taken for that tool's export.
     """
     for place in folders_upwards(folder, workspace):
         foreign = next((name for name in OTHER_LOCKS if (place / name).is_file()), None)
@@ -153,7 +153,7 @@ def find_lock(folder: Path, workspace: Path) -> LockFile | None:
 
 
 def included(path: Path) -> list[Path]:
-    """A requirements file and those it includes by -r and -c; none where there is no such file."""
+    """Return a requirements file and those it includes by -r and -c; none if it does not exist."""
     files: list[Path] = []
     todo = [path]
     while todo:
@@ -166,7 +166,7 @@ def included(path: Path) -> list[Path]:
 
 
 def table_at(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """A table inside a TOML document; empty where there is none."""
+    """Return a table inside a TOML document; empty if there is none."""
     for name in names:
         inner = data.get(name)
         if not isinstance(inner, dict):
@@ -176,15 +176,15 @@ def table_at(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """What the install step sees, without credentials: a token that is new in every run names nothing."""
+    """Yield what the install step sees, without the values of credentials: a token may differ in every run."""
     for name, value in sorted(environ.items()):
-        if name in _OF_THE_MACHINE or name.startswith(_PREFIXES_OF_THE_MACHINE) or name.lower().endswith("_proxy"):
+        if name in _MACHINE_NAMES or name.startswith(_MACHINE_PREFIXES) or name.lower().endswith("_proxy"):
             continue
         yield name if name.endswith(_CREDENTIALS) else f"{_LOGIN.sub('', name)}={_LOGIN.sub('', value)}"
 
 
 def _sources(lock: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The source of each package of a uv.lock; empty where it has none."""
+    """Yield the source of each package of a uv.lock; empty if it has none."""
     packages = lock.get("package")
     for package in packages if isinstance(packages, list) else ():
         yield table_at(package, "source") if isinstance(package, dict) else {}
@@ -197,7 +197,7 @@ def _is_remote(source: Mapping[str, Any]) -> bool:
 
 
 def _tree_contents(top: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Name and content of every file below. No link is followed."""
+    """Yield the name and the hash of every file below. Follows no links."""
     files = [top]
     if top.is_dir() and not top.is_symlink():
         files = []
@@ -219,7 +219,7 @@ def _text(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    """A TOML file; one that cannot be read may say anything."""
+    """Parse a TOML file; a file that cannot be read counts as one with unknown settings."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

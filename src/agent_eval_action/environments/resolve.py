@@ -29,7 +29,7 @@ _UPGRADE: Final = "upgrade google-adk to 1.10 or newer"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 _OTHER_REQUIREMENT_FILES: Final = (".python-version", "uv.toml", "setup.py", "setup.cfg", "requirements.in")
 
-# Not by importlib.metadata, whose import takes longer than the rest of this and the start of Python together.
+# Avoids importlib.metadata: its import takes longer than the start of Python and the rest of this together.
 _INTERPRETER_PROBE: Final = """
 import importlib.util, json, os, sys
 try:
@@ -43,7 +43,7 @@ found = {"adk": adk, "version": "".join(versions[:1])}
 print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], **found}))
 """
 
-# A tree's own code that is installed in an environment would be imported in the place of the other tree's.
+# If a tree's own code is installed in an environment, it would be imported instead of the other tree's.
 _INSTALLED_FROM_TREE_PROBE: Final = """
 import importlib.metadata as metadata, json, os, sys, urllib.parse
 root, own, found = sys.argv[1], os.path.realpath(sys.prefix), set()
@@ -65,7 +65,7 @@ print(json.dumps(sorted(found)))
 
 
 class _Fault(NamedTuple):
-    """Why an interpreter cannot be used. ``too_old``: it is the agent's, and its google-adk cannot be run."""
+    """Why an interpreter cannot be used. ``too_old``: it is the agent's, but its google-adk is not supported."""
 
     reason: str
     too_old: bool = False
@@ -74,15 +74,16 @@ class _Fault(NamedTuple):
 def choose_interpreter(
     spec: AgentRuntimeSpec, place: AgentFolder, given_up: threading.Event | None = None
 ) -> AgentEnvironment:
-    """The agent's interpreter: the one configured, else a virtual environment, else one built from the lock. Blocks.
+    """Return the agent's interpreter: the configured one, else a virtual environment, else a build from the lock.
 
-    ``given_up`` ends a build from another thread. Raises AgentEnvironmentError that says what was tried.
+    Blocks. Setting ``given_up`` in another thread stops a build. Raises AgentEnvironmentError that lists what was
+    tried.
     """
     if spec.python is not None:
         return _configured(spec, place, spec.python)
     rejected: list[str] = []
     for venv, how in _candidates(spec, place):
-        # in a sandbox a link: what it points to cannot be exchanged by the agent
+        # in a sandbox it is a link; the agent cannot exchange the link's target
         python = (venv.resolve() if place.sandbox else venv) / "bin" / "python"
         fault = _fault(python, spec, place)
         if fault is None:
@@ -108,14 +109,14 @@ def choose_interpreter(
 
 
 def likely_interpreter(spec: AgentRuntimeSpec, place: AgentFolder) -> Path | None:
-    """The interpreter that ``choose_interpreter`` is expected to choose, without starting it; None: it is not known."""
+    """Return the interpreter that ``choose_interpreter`` would probably choose, without starting it, or None."""
     if spec.python is not None:
         return configured_interpreter(spec.python, place.workspace, spec.environ)
     return next((venv / "bin" / "python" for venv, _ in _candidates(spec, place) if not _is_ours(venv)), None)
 
 
 def _candidates(spec: AgentRuntimeSpec, place: AgentFolder) -> Iterator[tuple[Path, str]]:
-    """Virtual environments that may be the agent's, nearest first, and how each is called where it is taken."""
+    """Yield virtual environments that may be the agent's, nearest first, each with a description."""
     folders = folders_upwards(place.folder, place.workspace)
     found = [folder / ".venv" for folder in folders if (folder / ".venv").is_dir()]
     named = spec.environ.get("VIRTUAL_ENV", "").strip()
@@ -132,12 +133,12 @@ def _candidates(spec: AgentRuntimeSpec, place: AgentFolder) -> Iterator[tuple[Pa
 
 
 def _is_ours(venv: Path) -> bool:
-    """Whether we run from it: then it may be there for us alone."""
+    """Whether we run from it; then it may be there only for us."""
     return venv.resolve() == Path(sys.prefix).resolve()
 
 
 def configured_interpreter(python: Path, workspace: Path, environ: Mapping[str, str]) -> Path:
-    """The file that ``python:`` names: an interpreter, that of a virtual environment, or one on the PATH."""
+    """Return the file that ``python:`` names: an interpreter, a virtual environment's, or one on the PATH."""
     found = python / "bin" / "python" if python.is_dir() else python
     if len(python.parts) == 1 and not found.exists():
         found = Path(shutil.which(str(python), path=environ.get("PATH")) or found)
@@ -184,7 +185,7 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
 
 
 def _fault(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> _Fault | None:
-    """What is wrong with an interpreter. It is started: a .venv made elsewhere may only look like one."""
+    """Return what is wrong with an interpreter. Starts it: a .venv made elsewhere may only look like one."""
     if not os.access(python, os.X_OK):
         missing = "its interpreter is missing (was it made on another machine?)"
         return _Fault(missing if python.is_symlink() else f"there is no interpreter at {python}")
@@ -226,9 +227,10 @@ def _is_too_old(version: str) -> bool:
 
 
 def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder, environ: Mapping[str, str]) -> str:
-    """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks.
+    """Return why the agent ``there`` must not use the interpreter of the agent ``here``, or "". Blocks.
 
-    For agents that all run as one user, who could change any environment. Sandboxes share only what both would build.
+    Only for agents that all run as one user, who could change any environment. Sandboxes share only what both would
+    build.
     """
     if _requirement_files(here) != _requirement_files(there):
         return "they need other packages"
@@ -247,7 +249,7 @@ def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder,
 
 
 def _requirement_files(place: AgentFolder) -> dict[str, bytes]:
-    """All files that define what an agent needs, by their paths in its folder, which may be renamed, or above it."""
+    """Return all files that define an agent's needs, by path. The agent's own folder may have another name."""
     found: dict[str, bytes] = {}
     for folder in folders_upwards(place.folder, place.workspace):
         paths = [path for name in (*KINDS, *_OTHER_REQUIREMENT_FILES) if (path := folder / name).is_file()]

@@ -17,12 +17,12 @@ from agent_eval_action.sandbox.users import SandboxUser
 _WORKER_MAIN: Final = Path(__file__).resolve().parents[1] / "worker" / "agent_eval_worker_main.py"
 
 Log = Callable[[str, Literal["info", "warning"]], None]
-"""Takes a sentence for the log. It is called from the thread in which an agent starts."""
+"""Logs a message with its level. It is called from the thread in which an agent starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """What an agent may take before it is an error. Seconds and bytes."""
+    """What an agent may use, in seconds and bytes."""
 
     import_s: float = 180.0
     cancel_grace_s: float = 3.0
@@ -33,7 +33,7 @@ class AgentLimits:
 
 @dataclass(frozen=True, slots=True)
 class AgentFolder:
-    """An agent's folder in a workspace. With a ``sandbox`` both lie in its copy of the workspace."""
+    """An agent's folder and its workspace; with a ``sandbox`` both are in its copy of the workspace."""
 
     folder: Path
     workspace: Path
@@ -41,26 +41,26 @@ class AgentFolder:
 
     @property
     def user(self) -> SandboxUser | None:
-        """The user of its processes; None: ours."""
+        """The user of its processes; None if it is ours."""
         return self.sandbox.user if self.sandbox else None
 
     @property
     def cwd(self) -> Path:
-        """The nearest folder with a pyproject.toml, else the parent of the agent, inside the workspace."""
+        """The nearest folder in the workspace with a pyproject.toml, else the agent folder's parent."""
         folders = folders_upwards(self.folder, self.workspace)
         parent = self.folder if self.folder == self.workspace else self.folder.parent
         return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), parent)
 
     def shown(self, text: str) -> str:
-        """A text of the agent's process with the paths the user knows."""
+        """Return a text of the agent's process with the paths the user knows."""
         return self.sandbox.shown(text) if self.sandbox else text
 
     def inside(self, path: Path) -> Path:
-        """A path of the user as the agent's process has it."""
+        """Convert a path of the user to that in the agent's process."""
         return self.sandbox.inside(path) if self.sandbox else path
 
     def relative(self, path: Path) -> str:
-        """A path for messages: relative to the workspace where it lies in there."""
+        """Return a path for messages, relative to the workspace if it is inside."""
         return relative(path, self.workspace)
 
 
@@ -68,9 +68,9 @@ class AgentFolder:
 class AgentRuntimeSpec:
     """How one agent's code runs. ``environ`` is the caller's whole environment; the agent sees an allow-list of it.
 
-    ``env_allow`` names more variables for the agent, ``install_env`` is for the install step alone. ``python`` is the
-    configured interpreter, ``function`` what answers where no agent of ADK does, ``module`` what is imported where the
-    folder is not, ``role`` the sandbox the code runs in, where there are ``sandboxes``.
+    ``env_allow`` names more variables for the agent; only the install step sees ``install_env``. ``python`` is the
+    configured interpreter, ``function`` answers instead of an ADK agent, ``module`` is imported instead of the folder,
+    and ``role`` selects one of the ``sandboxes``, if there are any.
     """
 
     name: str
@@ -91,7 +91,7 @@ class AgentRuntimeSpec:
     log: Log = lambda _text, _level: None
 
     def locate(self) -> AgentFolder:
-        """Where the agent's files lie. Copies the workspace into the sandbox at the first call. Blocks.
+        """Return where the agent's files are. The first call copies the workspace into the sandbox. Blocks.
 
         Raises AgentEnvironmentError or OSError.
         """
@@ -106,7 +106,7 @@ class AgentRuntimeSpec:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnvironment:
-    """An interpreter that has google-adk, and how it was chosen, in words for the user."""
+    """An interpreter for the agent, and how it was chosen, in words for the user."""
 
     python: Path
     how: str
@@ -114,7 +114,7 @@ class AgentEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What all processes of an agent have in common. ``program``: what they serve."""
+    """What all processes of an agent have in common. ``program`` is what they serve."""
 
     spec: AgentRuntimeSpec
     place: AgentFolder
@@ -122,16 +122,16 @@ class Launch:
     program: Literal["agent", "metrics"] = "agent"
 
     def command(self, *arguments: int | str) -> list[str]:
-        """The command of a worker or of a fork server, with the arguments of ``agent_eval_worker_main.py``."""
+        """Return the command of a worker or a fork server, with arguments of ``agent_eval_worker_main.py``."""
         return [str(self.environment.python), str(_WORKER_MAIN), *map(str, arguments)]
 
     def environ(self) -> dict[str, str]:
-        """The variables the process sees."""
+        """Return the variables that the process sees."""
         seen = agent_environ(self.spec.environ, self.spec.env_allow)
         return self.place.sandbox.environ(seen) if self.place.sandbox else seen
 
     def first_frame(self) -> dict[str, Any]:
-        """What the worker must know before it imports anything."""
+        """Return what the worker must know before it imports anything."""
         folder, cwd = self.place.folder, self.place.cwd
         module, search_path = self.spec.module, [folder if self.spec.function else folder.parent, cwd]
         if module is not None:

@@ -1,6 +1,6 @@
-"""Allow-lists, since CI puts its credentials there: which variables an agent sees, and which its install step.
+"""Allow-lists of variables for agents and for their install step, because CI's environment holds credentials.
 
-``config/job_variables.py`` has those that neither may see.
+``config/job_variables.py`` lists those that neither may see.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ALLOWED_NAMES: Final = frozenset(
     ADK_DISABLE_LOAD_DOTENV
     """.split()  # noqa: SIM905 - a list would take a line for each name
 )
-"""Names that an agent sees; in upper case, compared without case where a lower-case form is in use (proxies)."""
+"""Names that an agent sees, in upper case. Case is ignored for proxies, whose lower-case forms are in use."""
 
 ALLOWED_PREFIXES: Final = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_")
-"""Beginnings of names that an agent sees."""
+"""Prefixes of names that an agent sees."""
 
 _INSTALL_NAMES: Final = frozenset(
     """
@@ -48,13 +48,13 @@ _FROM_PIP: Final = {
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
     "PIP_CERT": "SSL_CERT_FILE",
 }
-"""uv reads none of pip's variables; where uv's own is absent, pip's stands for it."""
+"""uv ignores pip's variables; if uv's own is not set, it gets the value of pip's."""
 
 _LOGIN: Final = re.compile(r"(?<=://)([^/\s@]+)@")
 
 
 def agent_environ(environ: Mapping[str, str], env_allow: Iterable[str] = ()) -> dict[str, str]:
-    """The variables an agent sees. ``env_allow`` names more of them, but never a variable of the CI job."""
+    """Return the variables an agent sees. ``env_allow`` names more, but never a variable of the CI job."""
     names = {*env_allow, *ALLOWED_NAMES}
     return {
         name: value
@@ -65,9 +65,9 @@ def agent_environ(environ: Mapping[str, str], env_allow: Iterable[str] = ()) -> 
 
 
 def install_environ(environ: Mapping[str, str], install_env: Mapping[str, str]) -> dict[str, str]:
-    """What the install step sees: index settings, proxies, certificates, and over them what is given for it alone.
+    """Return what the install step sees: index settings, proxies, certificates, overridden by ``install_env``.
 
-    None of CI's own tokens is among them.
+    It never includes CI's own tokens.
     """
     passed = {
         name: value
@@ -81,13 +81,13 @@ def install_environ(environ: Mapping[str, str], install_env: Mapping[str, str]) 
 
 
 def selected_install_env(named: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of ``install_env``: those with a value, and those of the environment that are named."""
+    """Return the variables of ``install_env``; those without a value come from the environment."""
     given = {name: environ.get(name) if value is None else value for name, value in named.items()}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def install_secrets(seen: Mapping[str, str]) -> Iterator[str]:
-    """What must be in no message: secrets, and names and passwords inside addresses, as written and as sent."""
+    """Yield what no message may contain: secrets, and logins in URLs, as written and as sent."""
     yield from secrets_in(seen)
     for value in seen.values():
         for login in _LOGIN.findall(value):
@@ -97,8 +97,8 @@ def install_secrets(seen: Mapping[str, str]) -> Iterator[str]:
 
 
 def without_secrets(text: str, seen: Mapping[str, str]) -> str:
-    """A message of the install step that anybody may read."""
+    """Return a message of the install step without secrets."""
     redaction = Redaction()
     redaction.hide(install_secrets(seen))
-    # logins first: what is left of an address says where it failed
+    # logins first, so that the rest of the address remains
     return redaction.text(_LOGIN.sub(f"{HIDDEN}@", text))
