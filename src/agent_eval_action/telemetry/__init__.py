@@ -1,1 +1,1 @@
-"""OpenTelemetry: what the spans of a turn say of its trajectory."""
+"""OpenTelemetry: receives spans and reads the trajectories of turns from them."""

@@ -1,4 +1,4 @@
-"""Conversations from traces alone: what the user said and what was answered, turn by turn, beside the trajectory."""
+"""Conversations from traces alone: the user's messages, the answers and the trajectory of each turn."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MAX_DEPTH: Final = 8
 
 
 def recorded_conversations(telemetry: Telemetry) -> list[tuple[str, tuple[Invocation, ...]]]:
-    """Return each conversation with the id that its spans name: the trace's id where they name none.
+    """Return each conversation with the id that its spans name, else with its trace id.
 
-    A trace is a turn; traces that name one conversation are its turns, in the order in which they began. A trace in
-    which nobody speaks is left out.
+    A trace is a turn; the traces of a conversation are its turns, in order of their start. Traces without a user
+    message are left out.
     """
     traces: dict[str, list[TraceSpan]] = {}
     for span in telemetry.whole_spans():
@@ -55,10 +55,12 @@ def recorded_conversations(telemetry: Telemetry) -> list[tuple[str, tuple[Invoca
 
 
 def _turn(trace_id: str, spans: list[TraceSpan]) -> Invocation | None:
-    """Return the turn of a trace; None where no span says what the user said."""
+    """Return the turn of a trace; None if no span holds a user message."""
     ordered = sorted(spans, key=lambda span: span.start)
-    asked = (text for span in ordered for role, text in reversed(_messages_of(span, "in")) if role in _USERS and text)
-    question = next(asked, "")
+    user_texts = (
+        text for span in ordered for role, text in reversed(_messages_of(span, "in")) if role in _USERS and text
+    )
+    question = next(user_texts, "")
     if not question:
         return None
     models = sorted((span for span in spans if span.kind == "model"), key=lambda span: span.end)
@@ -75,7 +77,7 @@ def _turn(trace_id: str, spans: list[TraceSpan]) -> Invocation | None:
 
 
 def _messages_of(span: TraceSpan, way: str) -> list[RoleAndText]:
-    """Return the messages that a span was given, or that it gave, in whichever of the forms it has them."""
+    """Return a span's input or output messages, in whichever format it has them."""
     known = span.attributes
     role = "user" if way == "in" else "assistant"
     for name in _WHOLE[way]:
@@ -97,7 +99,7 @@ def _messages_of(span: TraceSpan, way: str) -> list[RoleAndText]:
 
 
 def _indexed(attributes: Mapping[str, Any], names: re.Pattern[str], role: str) -> list[RoleAndText]:
-    """Messages whose fields are attributes of their own, numbered."""
+    """Return messages whose fields are separate, numbered attributes."""
     found: dict[int, dict[str, str]] = {}
     for name, value in attributes.items():
         if match := names.search(name):
@@ -106,7 +108,7 @@ def _indexed(attributes: Mapping[str, Any], names: re.Pattern[str], role: str) -
 
 
 def _messages(value: Any, role: str, depth: int = 0) -> Iterator[RoleAndText]:
-    """Return roles and texts in a message, or in a list of messages, of any provider."""
+    """Yield the roles and texts of a message, or of a list of messages, from any provider."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):

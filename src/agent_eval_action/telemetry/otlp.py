@@ -1,4 +1,4 @@
-"""OTLP payloads → spans, from protobuf and JSON. The bytes come from the agent: they may be anything."""
+"""Decode OTLP payloads, protobuf or JSON, to spans. They come from the agent, so the bytes may be anything."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from agent_eval_action.telemetry.spans import TraceSpan
 
 MAX_BODY: Final = 32 * 1024 * 1024
-"""Bytes of a payload, after it is decompressed."""
+"""Maximum size of a payload, in bytes, after decompression."""
 _MALFORMED: Final = (DecodeError, json_format.ParseError, ValueError, RecursionError)
 _BASE64_IDS: Final = (12, 24)
-"""Bytes of an id whose hexadecimal digits were read as base64: JSON of OTLP has them where protobuf's has base64."""
+"""Lengths of ids wrongly decoded as base64: OTLP's JSON writes ids in hex where protobuf's expects base64."""
 
 _Event = tuple[str, Mapping[str, Any]]
 
@@ -37,7 +37,7 @@ class OtlpError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """A log record, and the ids of the trace and of the span that it was written in."""
+    """A log record with the ids of the trace and span in which it was written."""
 
     trace_id: str
     span_id: str
@@ -46,10 +46,10 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What payloads held, in their order. ``dropped`` counts what was more than is kept.
+    """The content of payloads, in their order. ``dropped`` counts the records over the limit.
 
-    ``is_ambiguous``: there were spans that may be of this turn or of another, and are of neither therefore.
-    ``refused``: why a payload that may have held spans of the turn was not read; "" if none came.
+    ``is_ambiguous``: some spans may belong to this turn or to another, so neither has them. ``refused``: why a payload
+    that may have held spans of the turn was not read; "" if there was none.
     """
 
     spans: tuple[TraceSpan, ...] = ()
@@ -60,15 +60,15 @@ class Telemetry:
 
     @classmethod
     def joined(cls, parts: Sequence[Telemetry]) -> Telemetry:
-        """Return all parts as one."""
+        """Return the spans and log records of all parts."""
         spans = tuple(span for part in parts for span in part.spans)
         logs = tuple(log for part in parts for log in part.logs)
         return cls(spans, logs, sum(part.dropped for part in parts))
 
     def whole_spans(self) -> list[TraceSpan]:
-        """Return the spans, each with the log records that were written in it among its events."""
-        # A program with two exporters, or one that sends again what it had no answer for, reports everything twice.
-        # Spans that only share an id are several.
+        """Return each span once, with the log records that were written in it among its events."""
+        # A program with two exporters, or one that resends what was not acknowledged, reports everything twice.
+        # Spans that only share an id are different ones.
         once = {(span.trace_id, span.span_id, span.name, span.start, span.end): span for span in self.spans}
         written: dict[str, dict[str, _Event]] = {}
         for log in self.logs:
@@ -80,13 +80,13 @@ class Telemetry:
 
 
 def decode_payload(body: bytes, *, protobuf: bool, signal: str) -> Telemetry:
-    """Decode the body of a request. ``signal`` is ``traces`` or ``logs``. Raises OtlpError."""
+    """Decode a request body. ``signal`` is ``traces`` or ``logs``. Raises OtlpError."""
     request = ExportLogsServiceRequest() if signal == "logs" else ExportTraceServiceRequest()
     try:
         if protobuf:
             request.ParseFromString(body)
         else:
-            # Half a surrogate pair is JSON, and no text.
+            # JSON may hold half a surrogate pair, which UTF-8 cannot encode.
             text = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
             if not text.startswith(b"{"):
                 raise OtlpError("it is no JSON object")
@@ -103,7 +103,7 @@ def decode_payload(body: bytes, *, protobuf: bool, signal: str) -> Telemetry:
 
 
 def decompress_gzip(body: bytes) -> bytes:
-    """Decompress a body, and stop at the limit: a small body may unpack to gigabytes. Raises OtlpError."""
+    """Decompress a body up to the limit: a small body may unpack to gigabytes. Raises OtlpError."""
     stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         data = stream.decompress(body, MAX_BODY + 1)
@@ -115,9 +115,9 @@ def decompress_gzip(body: bytes) -> bytes:
 
 
 def read_otlp_file(path: Path) -> Telemetry:
-    """Read a file of requests in OTLP JSON: one that fills the file, or one a line, as exporters to files write them.
+    """Read a file of OTLP JSON: one request, or one per line, as file exporters write them.
 
-    Requests of other signals are passed over. Raises OSError, or OtlpError with the number of the line.
+    Requests of other signals are skipped. Raises OSError, or OtlpError with the line number.
     """
     data = path.read_bytes()
     with contextlib.suppress(OtlpError):
@@ -166,7 +166,7 @@ def _attributes(items: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def _value(value: AnyValue) -> Any:
-    """Return the value; None for one that is absent."""
+    """Return the value; None if it is absent."""
     kind = value.WhichOneof("value")
     match kind:
         case "array_value":

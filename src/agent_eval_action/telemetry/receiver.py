@@ -1,7 +1,7 @@
-"""A local OTLP receiver (HTTP): takes what agents report, and gives each turn what belongs to it.
+"""A local OTLP receiver (HTTP) that assigns what agents report to their turns.
 
-A turn's spans are those of the trace that its ``traceparent`` names. An agent that begins traces of its own is found by
-the conversation that its spans name, else by time, if no other turn was open meanwhile. What fits no turn is dropped.
+A turn's spans are those of the trace that its ``traceparent`` names. Traces that an agent began itself are matched by
+the conversation that their spans name, else by time, if no other turn was open meanwhile. The rest is dropped.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from agent_eval_action.telemetry.otlp import (
 from agent_eval_action.telemetry.spans import TraceSpan
 
 _QUIET_TREE_S = 0.5
-"""Seconds after the answer and without a new span, where no span's parent is missing: exports are 0.2 s apart."""
+"""Seconds without a new span after the answer, if no span's parent is missing. Exports are 0.2 s apart."""
 _QUIET_S = 1.0
-"""The same for single spans, and for agents that never report the parents of some."""
+"""The same for single spans, and for agents that never report some of the parents."""
 _POLL = 0.02
 _MAX_RECORDS = 20_000
-"""Spans and log records kept of a trace; an agent in a loop must not fill our memory."""
+"""Maximum number of spans and log records per trace: an agent in a loop must not fill our memory."""
 _MAX_TRACES = 2_000
 _REMEMBERED = 1_000
-"""Turns that have ended whose traces are still known, should spans of them come after all."""
+"""Number of ended turns whose traces are remembered, to notice spans that arrive late."""
 _MISSES = 3
-"""Turns in a row without spans after which an agent that has reported some is waited for no longer than for quiet."""
+"""After so many turns in a row without spans, wait for an agent that has reported some only ``_QUIET_S``."""
 _MAX_HELD = 256 * 1024 * 1024
-"""Bytes of payloads whose traces no turn has taken yet; the oldest are given up."""
+"""Maximum size of payloads that no turn has taken yet, in bytes; beyond it the oldest traces are dropped."""
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 
 
@@ -69,14 +69,16 @@ class _Trace:
         else:
             self.logs.append(record)
 
-    def tells(self, *, beside: bool) -> bool:
-        """Whether a span is of a tool or model. ``beside`` spans that are known, LangSmith's only repeat them."""
-        return any(span.kind in ("tool", "model") and not (beside and span.is_langsmith) for span in self.spans)
+    def has_calls(self, *, without_langsmith: bool) -> bool:
+        """Whether it has a span of a tool or model. LangSmith's only repeat those of other instrumentations."""
+        return any(
+            span.kind in ("tool", "model") and not (without_langsmith and span.is_langsmith) for span in self.spans
+        )
 
 
 @dataclass(eq=False, slots=True)
 class TurnTrace:
-    """The trace of a turn that is being made. ``traceparent`` is the header to send with it."""
+    """The trace of a turn in progress. ``traceparent`` is the header to send with the turn."""
 
     receiver: TraceReceiver
     trace_id: str
@@ -90,11 +92,11 @@ class TurnTrace:
 
     @property
     def traceparent(self) -> str:
-        """The W3C header, which says that the trace is recorded."""
+        """The W3C header, with the flag that the trace is recorded."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
-    async def finish(self, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reached is no error
-        """End the turn: wait until its spans are there and no more come, at most ``timeout`` seconds."""
+    async def finish(self, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reaching it is no error
+        """End the turn: wait until its spans have come and no more arrive, at most ``timeout`` seconds."""
         return await self.receiver.finish_turn(self, timeout)
 
     def abandon(self) -> None:
@@ -103,21 +105,21 @@ class TurnTrace:
 
 
 class TraceReceiver:
-    """Listens on 127.0.0.1. Its path holds a secret, so that other processes of the machine cannot write to it."""
+    """Listens on 127.0.0.1. The path contains a secret, so that other processes cannot write to it."""
 
     def __init__(self) -> None:
         self._token = secrets.token_urlsafe(24)
         self._runner: web.AppRunner | None = None
         self._port = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        self._held = 0
+        self._held_bytes = 0
         self._open: set[TurnTrace] = set()
-        self._heard = False
-        self._leaves_parents_out = False
+        self._has_reported = False
+        self._omits_parents = False
         self._misses = 0
         self._ended: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
         self.on_late: Callable[[float], None] | None = None
-        """Told how many seconds after its turn's end a tool's or model's span came that the turn has not got."""
+        """Called with the seconds since the turn's end if a span of a tool or model comes too late for its turn."""
 
     async def start(self) -> None:
         """Listen on a free port."""
@@ -131,18 +133,18 @@ class TraceReceiver:
         self._port = runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Close the port and forget what was received. Safe to call twice."""
+        """Close the port and discard what was received. Safe to call twice."""
         runner, self._runner = self._runner, None
         if runner:
             await runner.cleanup()
         self._traces.clear()
 
     def endpoint(self, source: str = "agent") -> str:
-        """Return the base address for a process: exporters add ``/v1/traces`` and ``/v1/logs``."""
+        """Return the base URL for a process; exporters add ``/v1/traces`` and ``/v1/logs``."""
         return f"http://127.0.0.1:{self._port}/{self._token}/{source}"
 
     def environment(self, source: str = "agent") -> dict[str, str]:
-        """Return the variables that make a process's SDK export here, soon and with contents."""
+        """Return the variables that make a process's SDK export here, soon and with message contents."""
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint(source),
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
@@ -152,7 +154,7 @@ class TraceReceiver:
             "OTEL_TRACES_SAMPLER": "always_on",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
             "OTEL_BLRP_SCHEDULE_DELAY": "200",
-            # By default 2,048, and more are dropped: many sessions of a framework that makes a span of each step.
+            # The default, 2,048, is too small for many sessions of a framework that makes a span of each step.
             "OTEL_BSP_MAX_QUEUE_SIZE": "65536",
             "OTEL_BLRP_MAX_QUEUE_SIZE": "65536",
             "OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED": "false",
@@ -175,21 +177,23 @@ class TraceReceiver:
         self._open.add(turn)
         return turn
 
-    async def finish_turn(self, turn: TurnTrace, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reached is no error
-        """See ``TurnTrace.finish``. An agent that reports nothing is waited for once, not at each turn."""
+    async def finish_turn(self, turn: TurnTrace, timeout: float) -> Telemetry:  # noqa: ASYNC109 - as above
+        """See ``TurnTrace.finish``. Waits only once, not at each turn, for an agent that reports nothing."""
         ended, ended_at = time.time_ns(), time.monotonic()
-        deadline = ended_at + (timeout if self._misses < _MISSES else _QUIET_S if self._heard else 0.0)
+        deadline = ended_at + (timeout if self._misses < _MISSES else _QUIET_S if self._has_reported else 0.0)
         try:
-            # What is waited for is that nothing happens, which no event tells.
+            # Polls, because no event signals silence.
             while not self._is_complete(turn, ended, ended_at):
                 if time.monotonic() >= deadline:
-                    self._leaves_parents_out |= self._is_complete(turn, ended, ended_at, needs_parents=False)
+                    self._omits_parents |= self._is_complete(turn, ended, ended_at, needs_parents=False)
                     break
                 await asyncio.sleep(_POLL)
             traces = [self._take(trace_id) for trace_id in self._traces_of(turn, ended)]
             others = {other.trace_id for other in self._open}
             strays = any(
-                trace.source == turn.source and turn.began <= trace.start <= ended and trace.tells(beside=bool(traces))
+                trace.source == turn.source
+                and turn.began <= trace.start <= ended
+                and trace.has_calls(without_langsmith=bool(traces))
                 for trace_id, trace in self._traces.items()
                 if trace_id not in others
             )
@@ -199,12 +203,12 @@ class TraceReceiver:
         self._ended[turn.trace_id] = ended_at, frozenset().union(*(trace.ids for trace in traces))
         if len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
-        self._misses = 0 if traces else self._misses + (1 if self._heard else _MISSES)
+        self._misses = 0 if traces else self._misses + (1 if self._has_reported else _MISSES)
         found = Telemetry.joined([Telemetry(tuple(each.spans), tuple(each.logs), each.dropped) for each in traces])
         return replace(found, is_ambiguous=strays and turn.overlapped, refused=turn.refused)
 
     def _forget_old(self) -> None:
-        """Forget what came before any turn began that is open: it belongs to none."""
+        """Drop the traces that ended before any open turn began: they belong to none."""
         began = min((turn.began_at for turn in self._open), default=time.monotonic())
         for trace_id in [trace_id for trace_id, trace in self._traces.items() if trace.changed < began]:
             self._take(trace_id)
@@ -217,11 +221,11 @@ class TraceReceiver:
 
     def _take(self, trace_id: str) -> _Trace:
         trace = self._traces.pop(trace_id)
-        self._held -= trace.size
+        self._held_bytes -= trace.size
         return trace
 
     def _is_complete(self, turn: TurnTrace, ended: int, ended_at: float, *, needs_parents: bool = True) -> bool:
-        """Whether nothing more comes. Spans of a turn's beginning say nothing: its models may answer slowly."""
+        """Whether no more spans will come. Silence counts only after the answer: models may be slow before it."""
         traces = [self._traces[trace_id] for trace_id in self._traces_of(turn, ended)]
         quiet = time.monotonic() - max(ended_at, *(trace.changed for trace in traces), 0.0)
         if quiet < _QUIET_TREE_S or not any(trace.spans for trace in traces):
@@ -229,7 +233,7 @@ class TraceReceiver:
         ids = set[str]().union(*(trace.ids for trace in traces))
         parents = set[str]().union(*(trace.parents for trace in traces))
         is_whole = parents <= ids | {"", turn.span_id}
-        if not is_whole and needs_parents and not self._leaves_parents_out:
+        if not is_whole and needs_parents and not self._omits_parents:
             return False
         return quiet >= _QUIET_S or (is_whole and not parents.isdisjoint(ids))
 
@@ -260,7 +264,7 @@ class TraceReceiver:
             body = await request.read()
             if request.headers.get("Content-Encoding", "identity").lower() == "gzip":
                 body = decompress_gzip(body)
-            # In a thread, since a large body takes seconds, and every session of the run waits on this loop.
+            # In a thread: a large body takes seconds, and this loop serves every session of the run.
             telemetry = await asyncio.to_thread(decode_payload, body, protobuf=kind == _PROTOBUF, signal=signal)
         except OtlpError as error:
             self._refuse(source, str(error))
@@ -269,7 +273,7 @@ class TraceReceiver:
             self._refuse(source, f"more than {MAX_BODY >> 20} MB in one request")
             raise
         self._keep(telemetry, source, len(body))
-        # An empty message is the whole answer: everything was accepted.
+        # An empty message says that everything was accepted.
         return web.Response(body=b"" if kind == _PROTOBUF else json.dumps({}).encode(), content_type=kind)
 
     def _report_late(self, record: TraceSpan | LoggedEvent) -> None:
@@ -279,15 +283,15 @@ class TraceReceiver:
             self.on_late(time.monotonic() - ended_at)
 
     def _refuse(self, source: str, why: str) -> None:
-        """Note of the turns that a payload may have been of that it was not read."""
+        """Note in each turn that a payload may belong to why it was not read."""
         for turn in self._open:
             if turn.source == source:
                 turn.refused = why
 
     def _keep(self, telemetry: Telemetry, source: str, size: int) -> None:
         records: tuple[TraceSpan | LoggedEvent, ...] = (*telemetry.spans, *telemetry.logs)
-        if records and not self._heard:
-            self._heard, self._misses = True, 0
+        if records and not self._has_reported:
+            self._has_reported, self._misses = True, 0
         for record in records:
             if record.trace_id in self._ended:
                 self._report_late(record)
@@ -297,6 +301,6 @@ class TraceReceiver:
             trace = self._traces[record.trace_id]
             trace.add(record)
             trace.size += size // len(records)
-            self._held += size // len(records)
-        while len(self._traces) > _MAX_TRACES or self._held > _MAX_HELD:
+            self._held_bytes += size // len(records)
+        while len(self._traces) > _MAX_TRACES or self._held_bytes > _MAX_HELD:
             self._refuse(self._take(next(iter(self._traces))).source, "more of them at a time than are held")

@@ -1,6 +1,6 @@
-"""One span, whoever made it: what kind of work it is, and its fields under the names that instrumentations use.
+"""One span of any instrumentation: its kind of work, and its fields under the names that instrumentations use.
 
-Known are OpenTelemetry's conventions for generative AI (current and former), ADK's own attributes, OpenInference and
+Supported: OpenTelemetry's conventions for generative AI (current and former), ADK's own attributes, OpenInference,
 OpenLLMetry (``traceloop.*``) and LangSmith (``langsmith.*``).
 """
 
@@ -64,7 +64,7 @@ _ID_DEPTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A tool call. ``args`` None: they were not captured. ``result`` None: likewise, or the tool gave none."""
+    """A tool call. ``args`` None: not captured. ``result`` None: not captured, or the tool returned none."""
 
     name: str
     args: dict[str, Any] | None
@@ -74,9 +74,9 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class TraceSpan:
-    """A finished span. Times are nanoseconds since the epoch; ``events`` are names with attributes, log records too.
+    """A finished span. Times are nanoseconds since the epoch; ``events`` are names with attributes, and log records.
 
-    Ids are lower-case hexadecimal, ``parent_id`` is "" for none, ``trace_id`` also where only one trace is there.
+    Ids are lower-case hexadecimal; ``parent_id`` is "" if there is none, ``trace_id`` also if there is only one trace.
     """
 
     name: str
@@ -90,7 +90,7 @@ class TraceSpan:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> TraceSpan:
-        """A span as the worker reports it. Raises KeyError, TypeError or ValueError for anything else."""
+        """Convert a span that the worker reported. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(
             name=str(values["name"]),
             span_id=str(values["id"]),
@@ -103,7 +103,7 @@ class TraceSpan:
 
     @cached_property
     def kind(self) -> SpanKind:
-        """What kind of work it is; "" for a step that only holds others."""
+        """The kind of work; "" for a step that only contains others."""
         known = self.attributes
         if (operation := known.get("gen_ai.operation.name")) is not None:
             return _OPERATIONS.get(str(operation), "")
@@ -117,17 +117,17 @@ class TraceSpan:
 
     @cached_property
     def agent(self) -> str:
-        """The agent that this span names; "" if none."""
+        """The agent that the span names; "" if none."""
         return str(_first(self.attributes, _AGENTS[: None if self.kind == "agent" else 2]) or "")
 
     @property
     def is_langsmith(self) -> bool:
-        """Whether LangSmith's client made it."""
+        """Whether LangSmith's client made the span."""
         return "langsmith.span.kind" in self.attributes
 
     @property
     def conversation(self) -> str:
-        """The id of the conversation that it is part of; "" if it names none."""
+        """The id of its conversation; "" if the span names none."""
         return str(_first(self.attributes, _CONVERSATIONS) or "")
 
     @property
@@ -137,17 +137,17 @@ class TraceSpan:
 
     @property
     def tokens(self) -> tuple[int | None, int | None]:
-        """Tokens sent and received."""
+        """Input and output tokens; None if not reported."""
         tokens_in, tokens_out = _first(self.attributes, _TOKENS_IN), _first(self.attributes, _TOKENS_OUT)
         return _count(tokens_in), _count(tokens_out)
 
     @cached_property
     def tool_name(self) -> str:
-        """The name of a tool's span."""
+        """The tool's name, for a span of a tool."""
         return str(_first(self.attributes, _TOOL_NAMES) or re.sub(r"^(execute_tool|tools/call) ", "", self.name))
 
     def tool_call(self) -> TracedCall:
-        """The call of a tool's span."""
+        """Return the call, for a span of a tool."""
         arguments, result = _first(self.attributes, _ARGUMENTS), _first(self.attributes, _RESULTS)
         for event, attributes in self.events:
             if event in {"gen_ai.tool.message", "gen_ai.choice"}:
@@ -155,11 +155,11 @@ class TraceSpan:
         call_id = str(_first(self.attributes, _CALL_IDS) or "")
         parsed = None if result is None else _mapping(result, "result")
         if not call_id and parsed is not None:
-            call_id = str(_found(parsed, "tool_call_id") or "")
+            call_id = str(_find_key(parsed, "tool_call_id") or "")
         return TracedCall(self.tool_name, None if arguments is None else _mapping(arguments, "input"), call_id, parsed)
 
     def model_calls(self) -> tuple[TracedCall, ...]:
-        """The calls that a model's span asked for, in the model's order."""
+        """Return the calls that a model requested, in its order, for a span of a model."""
         return tuple(self._model_calls())
 
     def _model_calls(self) -> Iterator[TracedCall]:
@@ -181,7 +181,7 @@ class TraceSpan:
 
 
 def _calls_in(value: Any, depth: int = 0) -> Iterator[TracedCall]:
-    """Every tool call in an answer, in whichever of the forms of a call."""
+    """Yield every tool call in an answer, whatever its format."""
     if isinstance(value, list):
         for item in value:
             yield from _calls_in(item, depth + 1) if depth < _ANSWER_DEPTH else ()
@@ -207,7 +207,7 @@ def _call(fields: Mapping[str, Any]) -> TracedCall:
 
 
 def _indexed(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Calls whose fields are attributes of their own, numbered by message and call."""
+    """Return calls whose fields are separate attributes, numbered by message and call."""
     calls: dict[tuple[int, int], dict[str, Any]] = {}
     for name, value in attributes.items():
         if found := _INDEXED.match(name):
@@ -225,12 +225,12 @@ def _count(value: Any) -> int | None:
 
 
 def parsed(value: Any) -> Any:
-    """A text as the JSON it holds, or as the Python value that older instrumentations print; else the text."""
+    """Parse a text as JSON, or as a Python value, which older instrumentations print; else return it unchanged."""
     if not isinstance(value, str) or len(value) > _PARSED_BYTES:
         return value
     try:
         found = json.loads(value, parse_constant=str)
-        # An escape may be half a surrogate pair, which no file can hold.
+        # An escape may be half a surrogate pair, which UTF-8 cannot encode.
         halved = "\\ud" in value.lower()
         return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")) if halved else found
     except (ValueError, RecursionError):
@@ -246,10 +246,12 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
     return {str(name): item for name, item in found.items()} if isinstance(found, dict) else {key: found}
 
 
-def _found(value: Any, key: str, depth: int = 0) -> Any:
-    """The first value under a key, at whatever depth: LangChain writes a message's fields below ``data``."""
+def _find_key(value: Any, key: str, depth: int = 0) -> Any:
+    """Return the first value under a key, at any depth: LangChain writes a message's fields below ``data``."""
     if not isinstance(value, dict) or depth > _ID_DEPTH:
         return None
     return (
-        value[key] if key in value else next((got for v in value.values() if (got := _found(v, key, depth + 1))), None)
+        value[key]
+        if key in value
+        else next((got for v in value.values() if (got := _find_key(v, key, depth + 1))), None)
     )

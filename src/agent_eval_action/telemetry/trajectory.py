@@ -1,4 +1,4 @@
-"""The trajectory of a turn from its spans: tool calls in order, by which agent, tokens, and when what ran."""
+"""The trajectory of a turn from its spans: tool calls in order, their agents, tokens and times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNCAPTURED = (
 
 @dataclass
 class Trajectory:
-    """What the spans of one turn say. ``calls`` are those that ran, in the order in which models asked for them."""
+    """What the spans of a turn hold. ``calls`` are those that ran, in the order in which models requested them."""
 
     spans: Sequence[TraceSpan]
     calls: list[tuple[TracedCall, str]] = field(default_factory=list)
@@ -40,27 +40,27 @@ class Trajectory:
     def __post_init__(self) -> None:
         by_id = {span.span_id: span for span in self.spans}
         instrumented = [span for span in self.spans if not span.is_langsmith]
-        # LangSmith's client is switched on by variables alone: what an instrumentation has made comes first.
+        # Variables alone switch LangSmith's client on, so spans of another instrumentation take precedence.
         counted = instrumented if any(span.kind in {"tool", "model"} for span in instrumented) else self.spans
         for span in sorted(counted, key=lambda span: (span.start, span.end)):
             ancestors = list(_ancestors(span, by_id))
             if span.kind == "tool":
-                # MCP's client has a span of its own inside that of the framework
+                # MCP's client makes its own span inside the framework's
                 if not any(outer.kind == "tool" and outer.tool_name == span.tool_name for outer in ancestors):
                     self.tools.append(span)
             elif span.kind == "model" and not any(outer.kind == "model" for outer in ancestors):
                 self.models.append(span)
         self.calls = [
             (call, _agent_of(span, by_id))
-            for call, span in (_in_order(self.tools, self.models, self.spans) or self._asked_for())
+            for call, span in (_in_order(self.tools, self.models, self.spans) or self._requested_calls())
         ]
 
-    def _asked_for(self) -> list[tuple[TracedCall, TraceSpan]]:
-        """Where no tool has a span: what models asked for."""
+    def _requested_calls(self) -> list[tuple[TracedCall, TraceSpan]]:
+        """Return the calls that models requested, which stand in if no tool has a span."""
         return [(call, span) for span in self.models for call in span.model_calls()]
 
     def added_to(self, turn: Invocation) -> Invocation:
-        """The turn with these calls, tokens and times, where it has none of its own."""
+        """Return the turn with these calls, tokens and times, where it has none of its own."""
         update: dict[str, Any] = {}
         has_usage = any(event.usage_metadata for event in turn.events)
         traced = [] if turn.tool_calls() else list(self._call_events())
@@ -72,7 +72,7 @@ class Trajectory:
             update["intermediate_data"] = InvocationEvents(invocation_events=(*traced, *turn.events))
         if not turn.spans and (timeline := self._timeline(turn)):
             update["spans"] = timeline
-            model, tool = (_union(timeline, kinds) for kinds in (("model",), ("model", "tool")))
+            model, tool = (_covered_seconds(timeline, kinds) for kinds in (("model",), ("model", "tool")))
             update |= {"model_duration": round(model, 6), "tool_duration": round(tool - model, 6)}
         return turn.model_copy(update=update) if update else turn
 
@@ -119,8 +119,8 @@ class Trajectory:
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
-    """A call that a model asked for in ``span``: ``place`` is when its answer ended, and the call's number in it."""
+class _RequestedCall:
+    """A call that a model requested in ``span``. ``place``: when its answer ended, and the call's index in it."""
 
     place: tuple[int, int]
     call: TracedCall
@@ -131,47 +131,49 @@ class _Asked:
 def _in_order(
     tools: Sequence[TraceSpan], models: Sequence[TraceSpan], spans: Sequence[TraceSpan]
 ) -> list[tuple[TracedCall, TraceSpan]]:
-    """Calls that ran, in the order in which models asked for them: tools that run side by side start in any order."""
-    asked = [_Asked((span.end, at), call, span) for span in models for at, call in enumerate(span.model_calls())]
-    asked.sort(key=lambda one: one.place)
-    alike: dict[tuple[str, ...], deque[_Asked]] = defaultdict(deque)
-    for one in asked:
-        for key in _likenesses(one.call):
-            alike[key].append(one)
+    """Return the calls that ran, in the order models requested them: parallel tools start in any order."""
+    requested = [
+        _RequestedCall((span.end, at), call, span) for span in models for at, call in enumerate(span.model_calls())
+    ]
+    requested.sort(key=lambda request: request.place)
+    by_key: dict[tuple[str, ...], deque[_RequestedCall]] = defaultdict(deque)
+    for request in requested:
+        for key in _match_keys(request.call):
+            by_key[key].append(request)
     placed: list[tuple[tuple[int, int], TracedCall, TraceSpan]] = []
     for span in tools:
         call = span.tool_call()
-        first = [found for key in _likenesses(call) if (found := _first_left(alike.get(key)))]
-        wanted = next((one for one in first if one.place[0] <= span.start), next(iter(first), None))
-        if wanted is None:
+        first = [found for key in _match_keys(call) if (found := _first_unmatched(by_key.get(key)))]
+        match = next((request for request in first if request.place[0] <= span.start), next(iter(first), None))
+        if match is None:
             placed.append(((span.start, 0), call, span))
             continue
-        wanted.ran = True
-        args = wanted.call.args if call.args is None else call.args
-        placed.append((wanted.place, replace(call, call_id=call.call_id or wanted.call.call_id, args=args), span))
-    placed += _without_span(asked, {call.call_id for _, call, _ in placed}, spans)
+        match.ran = True
+        args = match.call.args if call.args is None else call.args
+        placed.append((match.place, replace(call, call_id=call.call_id or match.call.call_id, args=args), span))
+    placed += _without_span(requested, {call.call_id for _, call, _ in placed}, spans)
     return [(call, span) for _, call, span in sorted(placed, key=lambda each: each[0])]
 
 
 def _without_span(
-    asked: Iterable[_Asked], ran: set[str], spans: Iterable[TraceSpan]
+    requested: Iterable[_RequestedCall], ran: set[str], spans: Iterable[TraceSpan]
 ) -> Iterator[tuple[tuple[int, int], TracedCall, TraceSpan]]:
-    """Calls that ran although no tool's span says so, for other spans hold the tool's answer.
+    """Yield calls that ran but have no tool span, if another span holds the tool's answer.
 
-    LangSmith's client works on batches in several threads where many runs end at once, and then drops the end of a run
-    whose beginning another thread still has.
+    When many runs end at the same time, LangSmith's client handles batches in several threads, and then drops the end
+    of a run whose beginning another thread still has.
     """
-    left = {one.call.call_id: one for one in asked if not one.ran and one.span.is_langsmith}
+    left = {request.call.call_id: request for request in requested if not request.ran and request.span.is_langsmith}
     if not left.keys() - ran:
         return
     for call_id, answer in _tool_messages(spans):
-        if call_id not in ran and (one := left.get(call_id)):
+        if call_id not in ran and (request := left.get(call_id)):
             ran.add(call_id)
-            yield one.place, replace(one.call, result={"output": answer}), one.span
+            yield request.place, replace(request.call, result={"output": answer}), request.span
 
 
 def _tool_messages(spans: Iterable[TraceSpan]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the messages with which tools answered, by the id of the call, that spans of LangSmith hold."""
+    """Yield each tool message in LangSmith's spans, with the id of the call it answers."""
     for span in spans:
         if span.is_langsmith:
             for name in ("gen_ai.completion", "gen_ai.prompt"):
@@ -186,31 +188,31 @@ def _tool_messages_in(value: Any, depth: int = 0) -> Iterator[tuple[str, dict[st
             yield from _tool_messages_in(inner, depth + 1)
 
 
-def _likenesses(call: TracedCall) -> Iterator[tuple[str, ...]]:
-    """What a call that a model asked for and one that ran have in common, the surest first."""
+def _match_keys(call: TracedCall) -> Iterator[tuple[str, ...]]:
+    """Yield the keys by which a requested call and a call that ran may match, the surest first."""
     if call.call_id:
         yield ("id", call.name, call.call_id)
-    yield ("arguments", call.name, json.dumps(_alike(call.args), sort_keys=True, default=str))
+    yield ("arguments", call.name, json.dumps(_with_integers(call.args), sort_keys=True, default=str))
     yield ("name", call.name)
 
 
-def _alike(value: Any) -> Any:
-    """The value with whole numbers as such: a framework may make 2.0 of the 2 that its model wrote."""
+def _with_integers(value: Any) -> Any:
+    """Turn whole floats into integers: a framework may make 2.0 of the 2 that its model wrote."""
     if isinstance(value, dict):
-        return {name: _alike(item) for name, item in value.items()}
+        return {name: _with_integers(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_alike(item) for item in value]
+        return [_with_integers(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _first_left(queue: deque[_Asked] | None) -> _Asked | None:
+def _first_unmatched(queue: deque[_RequestedCall] | None) -> _RequestedCall | None:
     while queue and queue[0].ran:
         queue.popleft()
     return queue[0] if queue else None
 
 
 def _ancestors(span: TraceSpan, by_id: Mapping[str, TraceSpan]) -> Iterator[TraceSpan]:
-    for _ in range(_MAX_DEPTH):  # foreign spans may name each other
+    for _ in range(_MAX_DEPTH):  # foreign spans may form a cycle
         parent = by_id.get(span.parent_id)
         if parent is None:
             return
@@ -223,8 +225,8 @@ def _agent_of(span: TraceSpan, by_id: Mapping[str, TraceSpan]) -> str:
     return next((found.agent for found in around if found.agent), "agent")
 
 
-def _union(spans: Iterable[Span], kinds: Sequence[str]) -> float:
-    """Seconds that spans of these kinds cover, overlap counted once."""
+def _covered_seconds(spans: Iterable[Span], kinds: Sequence[str]) -> float:
+    """Return the seconds that spans of these kinds cover, counting overlaps once."""
     total, counted_to = 0.0, 0.0
     for span in sorted((span for span in spans if span.kind in kinds), key=lambda span: span.start):
         end = span.start + span.seconds
@@ -235,5 +237,5 @@ def _union(spans: Iterable[Span], kinds: Sequence[str]) -> float:
 
 
 def with_trace(turn: Invocation, spans: Iterable[Mapping[str, Any]]) -> Invocation:
-    """A turn with what a worker's spans say. Raises KeyError, TypeError or ValueError for what are none."""
+    """Return the turn with what a worker's spans add. Raises KeyError, TypeError or ValueError for invalid spans."""
     return Trajectory([TraceSpan.read(span) for span in spans]).added_to(turn)
