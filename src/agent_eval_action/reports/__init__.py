@@ -1,4 +1,4 @@
-"""From a result to text, each format a pure function; and results.json, which is written and read."""
+"""Renders a result as text, with a pure function for each format; writes and reads results.json."""
 
 from __future__ import annotations
 

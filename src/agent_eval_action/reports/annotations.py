@@ -1,4 +1,4 @@
-"""Remarks at the lines of the eval cases, worst first: as values for a step's log, and as JSON for the Checks API."""
+"""Annotations at the lines of eval cases, worst first: as values for a step's log and as JSON for the Checks API."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent_eval_action.reports.view import Group, main_and_here
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 PER_LEVEL: Final = 10
-"""What GitHub shows of one level of one step; the runner drops the rest without a word."""
+"""Annotations of one level that GitHub shows for a step; the runner silently drops the rest."""
 
-_MESSAGE: Final = 4_000  # GitHub's limit is 4,096 characters; in bytes of UTF-8 it is on the safe side
+_MESSAGE: Final = 4_000  # bytes of UTF-8; GitHub's limit is 4,096 characters
 _REASONS: Final = 4
 _NAMED: Final = 20
 _LEVELS: Final[dict[Group, AnnotationLevel]] = {
@@ -34,9 +34,9 @@ _SENTENCE: Final = 900
 
 
 def as_annotations(report: ReportInput, budget: int | None = None) -> str:
-    """A JSON array as the Checks API takes it (``output.annotations``), of every cause that needs attention.
+    """Return every cause that needs attention as a JSON array for the Checks API (``output.annotations``).
 
-    With a ``budget`` in bytes as many as it holds, worst first.
+    ``budget``: bytes; the array holds as many as fit, worst first.
     """
     parts: list[str] = []
     room = None if budget is None else budget - len("[]\n")
@@ -52,7 +52,7 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
 
 
 def remarks(report: ReportInput) -> Iterator[Annotation]:
-    """What weakens the gate, then each cause at the line of its worst case, with the other cases' names."""
+    """Yield what weakens the gate, then each cause at the line of its worst case, with the names of the others."""
     decision, messages = report.decision, report.view.messages
     for finding in decision.weakenings:
         level: AnnotationLevel = "error" if finding.severity == "blocks" else "warning"
@@ -63,9 +63,9 @@ def remarks(report: ReportInput) -> Iterator[Annotation]:
 
 
 def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotation]:
-    """As many as GitHub shows, the last of each level saying how many more there are.
+    """Keep as many as GitHub shows; the last of each level tells how many more there are.
 
-    ``kept``: how many errors are still to be said by somebody else.
+    ``kept``: number of errors to leave room for.
     """
     total = Counter(one.level for one in found)
     room = {level: PER_LEVEL - (kept if level == "error" else 0) for level in _CHECKS}
@@ -78,7 +78,7 @@ def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotat
         taken[one.level] += 1
         rest = total[one.level] - most + 1
         if taken[one.level] == most and rest > 1:
-            one = _more(one.level, rest)  # noqa: PLW2901 - in its place
+            one = _more(one.level, rest)  # noqa: PLW2901 - replaces the last one
         shown.append(one)
     return shown
 
@@ -105,7 +105,7 @@ def _remark(cause: Cause, messages: Messages) -> Annotation:
 
 
 def _reasons(cause: Cause, messages: Messages) -> Iterator[str]:
-    """What broke, or what became of each criterion that tells; and the other cases that it happened to."""
+    """Yield the error, or the result of each criterion that explains the class; then the other cases of the cause."""
     view = cause.cases[0]
     if view.group is Group.NOT_MEASURED or not view.telling:
         yield clean(cause.differences[0].plain, _SENTENCE)
@@ -122,7 +122,7 @@ def _bounded(text: str) -> str:
 
 
 def _relative(path: str) -> str:
-    """A path of the workspace, or none: results may come from elsewhere, and the runner takes what it is given."""
+    """Return a path inside the workspace, or "": results may be untrusted, and the runner checks no paths."""
     pure = PurePosixPath(clean(path, 1_000))
     outside = pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path.partition("/")[0]
     return "" if outside or not path else str(pure)

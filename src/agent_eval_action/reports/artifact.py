@@ -1,6 +1,6 @@
-"""Results that somebody else made: results.json alone, in a folder, or in the zip an artifact is kept as.
+"""Reads untrusted results: results.json, a folder that contains it, or the zip of an artifact.
 
-All of it is hostile input. One file is read, of bounded size, never through a link; nothing is written or unpacked.
+All input is assumed hostile. Reads one file of bounded size, follows no links, writes and unpacks nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_eval_action.reports.results_json import RESULTS, parsed
 from agent_eval_action.results.run_result import RunResult
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of results.json: 5,000 cases take about 20 MB."""
+"""Limit for results.json; 5,000 cases take about 20 MB."""
 MAX_ZIP: Final = 256 * 1024 * 1024
 MAX_ENTRIES: Final = 20_000
 MAX_DEPTH: Final = 4
@@ -29,7 +29,7 @@ _HINT: Final = "it is what upload-artifact keeps of the folder `agent-eval run -
 
 
 def read_foreign(path: Path) -> RunResult:
-    """The results in ``path``: results.json, a folder that holds one, or a zip. Raises ResultsError for all else."""
+    """Read results.json at ``path``, in a folder or in a zip. Raises ResultsError for anything else."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         found = list(_files(path, MAX_DEPTH))
@@ -38,26 +38,26 @@ def read_foreign(path: Path) -> RunResult:
         return _read_file(found[0])
     if not stat.S_ISREG(mode):
         raise ResultsError(f"{path} is no regular file", hint=_HINT)
-    with _opened(path) as file:
+    with _open(path) as file:
         is_zip = file.read(2) == b"PK"
     return _read_zip(path) if is_zip else _read_file(path)
 
 
 def _read_file(path: Path) -> RunResult:
-    with _opened(path) as file:
+    with _open(path) as file:
         return _parsed(path, file)
 
 
 def _read_zip(path: Path) -> RunResult:
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_ZIP:
                 raise ResultsError(f"{path} is larger than {MAX_ZIP:,} bytes")
             with zipfile.ZipFile(file) as archive:
                 entry = _entry(path, archive)
                 with archive.open(entry) as packed:
                     return _parsed(path / entry.filename, packed)
-    # what zipfile raises for what is no zip, is cut off, or is packed in a way it does not know
+    # what zipfile raises for files that are no zip, are cut off, or use an unknown compression
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError) as error:
         raise ResultsError(f"{path} is no zip that can be read: {error}", hint=_HINT) from error
 
@@ -87,7 +87,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _parsed(path: Path, file: IO[bytes]) -> RunResult:
-    # read to the limit whatever the entry says of its size: a bomb says it is small
+    # ignore the size that the entry declares: a zip bomb declares a small one
     data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ResultsError(f"{path} is larger than {MAX_BYTES:,} bytes")
@@ -95,7 +95,7 @@ def _parsed(path: Path, file: IO[bytes]) -> RunResult:
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:
-    """Every results.json below, not through links."""
+    """Yield every results.json below ``folder``, without following links."""
     try:
         with os.scandir(folder) as found:
             entries = [entry for entry, _ in zip(found, range(MAX_ENTRIES), strict=False)]
@@ -108,8 +108,8 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             yield from _files(folder / entry.name, depth - 1)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    """The file itself: a link could lead to whatever this job may read, a fifo would wait for ever."""
+def _open(path: Path) -> IO[bytes]:
+    """Open a regular file: a link could point to any file this job can read, and a FIFO would block for ever."""
     try:
         return open_file(path)
     except OSError as error:

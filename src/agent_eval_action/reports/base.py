@@ -1,4 +1,4 @@
-"""The port every report implements: a pure function from what was concluded to text; and what of it may be shown."""
+"""The interface of every report, a pure function from a decided result to text; and redaction for comments."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from agent_eval_action.results.run_result import AttemptSummary, CaseResult, Run
 from agent_eval_action.results.transcripts import Recordings
 
 MARKER = "<!-- agent-eval-action:comment -->"
-_WRITTEN: Final = 1 << 20  # characters that are encoded at once
+_WRITTEN: Final = 1 << 20  # characters encoded at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where something lies: a path relative to the workspace, or an http(s) address."""
+    """A link to a path relative to the workspace, or to an http(s) address."""
 
     label: str
     target: str
@@ -34,11 +34,11 @@ class Link:
 
 @dataclass(frozen=True)
 class ReportInput:
-    """Everything a report may show. ``result`` must hold a decision: nothing is rendered before it is made.
+    """Everything a report may show. ``result`` must have a decision.
 
-    ``reproduce`` is the command line that repeats the run. ``marker`` is the comment's first line, an HTML
-    comment that finds it again; ``title`` names the job in its heading where there are several. ``recordings`` are
-    the run's transcripts, where they are at hand. ``page``: where report.html is published, "" where it is not.
+    ``reproduce``: the command line that repeats the run. ``marker``: the comment's first line, an HTML comment that
+    identifies it. ``title`` names the job in the heading if there are several. ``recordings``: the run's transcripts,
+    if available. ``page``: the URL of the published report.html, or "".
     """
 
     result: RunResult
@@ -51,7 +51,7 @@ class ReportInput:
 
     @property
     def decision(self) -> Decision:
-        """What was concluded. Raises ResultsError when nothing was."""
+        """The result's decision. Raises ResultsError if there is none."""
         if self.result.decision is None:
             raise ResultsError(
                 "these results hold no decision, so there is nothing to report yet",
@@ -61,12 +61,12 @@ class ReportInput:
 
     @cached_property
     def view(self) -> ReportView:
-        """What the reports show of the result: computed for the first and shared by the others."""
+        """What the reports show of the result, computed once for all of them."""
         return ReportView.build(self.result, self.decision)
 
     @cached_property
     def causes(self) -> tuple[Cause, ...]:
-        """Why the cases that need attention are as they are, the worst first."""
+        """The causes of the cases that need attention, worst first."""
         return find_causes(self.view.worst_first)
 
 
@@ -75,10 +75,10 @@ Report = Callable[[ReportInput, int | None], str]
 
 
 def write_text(path: Path, chunks: Iterable[str], *, workspace: Path | None = None) -> None:
-    """Write ``chunks`` as UTF-8 to ``path`` by a file beside it and a rename.
+    """Write ``chunks`` as UTF-8 to a temporary file and rename it to ``path``.
 
-    Half-written files are removed and an older file stays as it was; a symlink at ``path`` is replaced, never
-    followed, and inside the ``workspace`` none on the way to it. Raises OutputError with what to do.
+    On failure the temporary file is removed and an older file stays. A symlink at ``path`` is replaced, never
+    followed; nor are symlinks in its folders inside the ``workspace``. Raises OutputError with a hint.
     """
     hint = "free some disk space or choose another folder with --out; nothing half-written was left behind"
     with writing(path, hint):
@@ -97,15 +97,15 @@ _NAMES: Final = frozenset(
         *("option", "rule", "field", "edit", "why", "doubt", "goal", "status", "store"),
     }
 )
-"""Values of findings that are names of the repository's own or codes; any other text may be somebody's words."""
+"""Values of findings that hold codes or names from the repository; other texts may quote agents, judges or users."""
 _WORDS: Final = frozenset({"judgement", "calls", "limit_met"})
-"""Values that a sentence can do without."""
+"""Values without which a finding's sentence is still complete."""
 
 
 def scores_only(report: ReportInput) -> ReportInput:
-    """The report without a word of an agent, a judge or a user: names, numbers and verdicts are left.
+    """Remove all words of agents, judges and users; names, numbers and verdicts stay.
 
-    Findings quote them, errors and rubrics too; so nothing is kept that is not known to be a name or a number.
+    Findings, errors and rubrics quote them too, so only values known to be names or numbers are kept.
     """
     result = report.result
     sets = tuple(one.model_copy(update={"cases": tuple(_case(case) for case in one.cases)}) for one in result.sets)
@@ -114,7 +114,7 @@ def scores_only(report: ReportInput) -> ReportInput:
 
 
 def state_of(decision: Decision) -> str:
-    """The outcome and what it rests on: equal where a comment of one run holds for another."""
+    """Fingerprint the outcome and its reasons: if two runs have the same one, their comments would say the same."""
     pairs = {(*pair.key, pair.criterion) for pair in decision.pairs if pair.blocking}
     deciding = [one for one in (*decision.findings, *decision.weakenings) if one.severity != "advisory"]
     found = {(one.severity, *(name or "" for _, name in one.subject)) for one in deciding}
@@ -143,15 +143,17 @@ def _attempt(attempt: AttemptSummary) -> AttemptSummary:
 
 def _decision(decision: Decision) -> Decision:
     texts = sum(note.code is FindingCode.TEXT for note in decision.notes)
-    notes = [_bare(note) for note in decision.notes if note.code is not FindingCode.TEXT]
+    notes = [_redact(note) for note in decision.notes if note.code is not FindingCode.TEXT]
     if texts:
         notes.append(text_note(f"{fmt.plural(texts, 'note')} in results.json"))
-    pairs = (pair.model_copy(update={"reason": _bare(pair.reason) if pair.reason else None}) for pair in decision.pairs)
+    pairs = (
+        pair.model_copy(update={"reason": _redact(pair.reason) if pair.reason else None}) for pair in decision.pairs
+    )
     withheld = {"code": FindingCode.DETAIL_WITHHELD, "data": {}}
     return decision.model_copy(
         update={
-            "reasons": tuple(map(_bare, decision.reasons)),
-            "findings": tuple(map(_bare, decision.findings)),
+            "reasons": tuple(map(_redact, decision.reasons)),
+            "findings": tuple(map(_redact, decision.findings)),
             "weakenings": tuple(one.model_copy(update=withheld) for one in decision.weakenings),
             "notes": tuple(notes),
             "pairs": tuple(pairs),
@@ -160,7 +162,7 @@ def _decision(decision: Decision) -> Decision:
     )
 
 
-def _bare(reason: _Reason) -> _Reason:
+def _redact(reason: _Reason) -> _Reason:
     data = {name: _value(name, value) for name, value in reason.data.items() if name not in _WORDS}
     return reason.model_copy(update={"data": data})
 

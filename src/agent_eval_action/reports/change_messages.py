@@ -1,4 +1,4 @@
-"""The sentences about what a change does to the gate itself: one writer for each code."""
+"""The sentences on how a change relaxes the gate: one writer for each code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EDITS: Final = {
 
 
 def _edit(data: Data) -> Prose:
-    """One edit of a case's expectations."""
+    """Describe one edit of a case's expectations."""
     kind, old, new = data["edit"], data.get("old"), data.get("new")
     return compose(
         _EDITS[kind],
@@ -59,7 +59,7 @@ def _edit(data: Data) -> Prose:
 
 
 def criterion_source(f: Fields) -> str:
-    """Where a criterion is configured."""
+    """Return where a criterion is configured, in parentheses."""
     where = "by ADK's defaults" if f["source"] == "default" else f["source"]
     return f" ({where})" if where else ""
 
@@ -141,7 +141,7 @@ def _agent_changed(f: Fields) -> Prose:
 
 
 def _agent_value(value: Data) -> Prose | str:
-    """``state`` says what a value is where it is no text: not set, or the job's own."""
+    """Return a value's text; ``state`` marks a value that is not set or is the job's own."""
     if value.get("state"):
         return {"unset": "not set", "job": "the job's own"}[value["state"]]
     return Name.shortened(value["text"], 80) if value["text"] else "none"

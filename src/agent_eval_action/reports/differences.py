@@ -1,6 +1,6 @@
-"""What a case does otherwise: turn by turn, the first thing of it, and the cases that share it. No model is asked.
+"""How a case differs: turn by turn, its first difference, and the cases that share a cause. Asks no model.
 
-Text is not escaped yet.
+The texts are not escaped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIMIT, _LOGGED, _TRACEBACK = 16_000, 300, 4_000
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Two sides of one thing. Lines are (sign, text): ``-`` the first side only, ``+`` this run only, `` `` both."""
+    """A difference between two sides. Lines are (sign, text): ``-`` first side, ``+`` this run, `` `` both."""
 
     what: Literal["tool calls", "answer"]
     first: Literal["expected", "baseline"]
@@ -56,7 +56,7 @@ class TurnDiff:
     hunks: tuple[Hunk, ...]
 
     def text(self) -> Iterator[str]:
-        """The lines of a diff; a hunk has its title where the turn is compared with the baseline as well."""
+        """Yield diff lines; hunks have titles if the turn is also compared with the baseline."""
         yield f"@@ turn {self.number} · {self.user[:_USER]} @@"
         titled = any(hunk.first == "baseline" for hunk in self.hunks)
         for hunk in self.hunks:
@@ -71,12 +71,12 @@ class TurnDiff:
 def turn_diffs(
     expected: Sequence[TurnBrief], baseline: Sequence[TurnBrief], actual: Sequence[TurnBrief]
 ) -> list[TurnDiff]:
-    """The turns in which this run differs from what was expected or from the baseline."""
+    """Return the turns in which this run differs from the expectations or from the baseline."""
     calls_expected = any(turn.calls for turn in expected)
     found = []
     for index in range(max(len(expected), len(actual))):
         want, then, now = turn_at(expected, index), turn_at(baseline, index), turn_at(actual, index)
-        if want is None and expected:  # a turn that nobody expected
+        if want is None and expected:  # an unexpected extra turn
             want = TurnBrief()
         hunks = (*_call_hunks(want if calls_expected else None, want, then, now), *_answer_hunks(want, now))
         user = next((turn.user for turn in (want, now, then) if turn and turn.user), "")
@@ -86,14 +86,14 @@ def turn_diffs(
 
 
 def turn_at(turns: Sequence[TurnBrief], index: int) -> TurnBrief | None:
-    """The turn with that index, None beyond the last."""
+    """Return the turn with that index; None beyond the last."""
     return turns[index] if index < len(turns) else None
 
 
 def _call_hunks(
     want: TurnBrief | None, written: TurnBrief | None, then: TurnBrief | None, now: TurnBrief | None
 ) -> Iterator[Hunk]:
-    """``want`` is None where the case names no calls at all: then they count only if the baseline's differ."""
+    """Compare calls. ``want`` is None if the case expects no calls: then only the baseline's calls are compared."""
     calls = now.calls if now else ()
     old = same_form(then.calls, calls) if then is not None else calls
     changed = bool(diff_calls(old, calls))
@@ -113,14 +113,14 @@ def _call_hunks(
 
 
 def same_form(old: Sequence[CallBrief], new: Sequence[CallBrief]) -> list[CallBrief]:
-    """The baseline's calls; one that it keeps in short only is replaced by the call of which it is the short form."""
+    """Replace calls that the baseline stores only in shortened form by the matching full calls of this run."""
     short = {call_key(short_call(call)): call for call in new}
     known = {call_key(call) for call in new}
     return [call if call_key(call) in known else short.get(call_key(call), call) for call in old]
 
 
 def _answer_hunks(want: TurnBrief | None, now: TurnBrief | None) -> Iterator[Hunk]:
-    """Each line of both answers: a baseline keeps no answers, so there is no third side."""
+    """Compare the lines of both answers; a baseline stores no answers, so there is no third side."""
     answer = now.response if now else ""
     if want is not None and want.response and want.response != answer:
         sides = (("-", want.response), ("+", answer))
@@ -137,7 +137,7 @@ def _call_lines(one: Sequence[CallBrief], two: Sequence[CallBrief]) -> tuple[tup
     while i < len(one) or j < len(two):
         if i < len(one) and i in lost:
             lines.append(("-", format_call(one[i], _CALL)))
-            if j in came and lost[i].actual_index == j:  # the same tool with other arguments: one under the other
+            if j in came and lost[i].actual_index == j:  # the same tool with other arguments: show both lines together
                 lines.append(("+", format_call(two[j], _CALL)))
                 j += 1
             i += 1
@@ -147,11 +147,11 @@ def _call_lines(one: Sequence[CallBrief], two: Sequence[CallBrief]) -> tuple[tup
         else:
             lines.append((" ", format_call(two[j], _CALL)))
             i, j = i + 1, j + 1
-    return tuple(_shortened(lines))
+    return tuple(_shorten_diff(lines))
 
 
-def _shortened(lines: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Long unchanged stretches lose their middle; what is longer still loses its end."""
+def _shorten_diff(lines: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Cut the middle of long unchanged stretches, then the end of a diff that is still too long."""
     end = len(lines)
     changed = [index for index, (sign, _) in enumerate(lines) if sign != " "]
     near = {at for index in changed for at in range(index - _CONTEXT, index + _CONTEXT + 1) if 0 <= at < end}
@@ -168,12 +168,12 @@ def _shortened(lines: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         last = index
 
 
-# --- why cases are as they are ---------------------------------------------------------------------
+# --- causes of cases that need attention -----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing a case does otherwise: ``text`` of this case, ``cause`` as it is said of every case like it."""
+    """A case's first difference: ``text`` describes this case, ``cause`` every case with the same cause."""
 
     cause: Prose
     text: Prose
@@ -181,7 +181,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Cases of one agent and one class that fail alike, the worst first, and the first difference of each."""
+    """Cases of one agent and one class with the same cause, worst first, with the first difference of each."""
 
     text: Prose
     cases: tuple[CaseView, ...]
@@ -193,7 +193,7 @@ class Cause:
 
 
 def find_causes(cases: Iterable[CaseView]) -> tuple[Cause, ...]:
-    """The causes of all ``cases`` that need attention, in their order."""
+    """Return the causes of those ``cases`` that need attention, in their order."""
     found: dict[tuple[str, Group, bool, Prose], list[tuple[CaseView, Prose]]] = {}
     for view in cases:
         if view.needs_attention:
@@ -207,7 +207,7 @@ def find_causes(cases: Iterable[CaseView]) -> tuple[Cause, ...]:
 
 
 def first_difference(view: CaseView) -> Difference:
-    """An error, else the first call that differs, else what a judge objects to, else the score alone."""
+    """Return the case's error, else the first different call, else a judge's objection, else only the score."""
     candidates: Iterator[Difference] = iter(())
     if view.group is Group.NOT_MEASURED and view.result is not None:
         candidates = _errors(view.result)
@@ -254,7 +254,7 @@ def _error(error: AttemptError) -> Difference:
 
 
 def error_line(error: AttemptError) -> str:
-    """``timeout in turn 2: no answer within 60 s``."""
+    """Format an error: ``timeout in turn 2: no answer within 60 s``."""
     turn = f" in turn {error.turn + 1}" if error.turn is not None else ""
     return f"{error.kind}{turn}: {error.message}"
 
@@ -276,7 +276,7 @@ def _in_attempt(view: CaseView, attempt: AttemptSummary, expected: tuple[TurnBri
 
 
 def _calls(view: CaseView, attempt: AttemptSummary, expected: tuple[TurnBrief, ...]) -> Iterator[Difference]:
-    """Calls that main makes as well explain why a case is below its threshold, but not why it got worse."""
+    """Yield differences in calls. Those that main has too explain a score below its threshold, but not a drop."""
     reference = expected if any(turn.calls for turn in expected) else view.baseline_turns
     for index in range(max(len(reference), len(attempt.turns)) if reference else 0):
         want, then, now = (turn_at(turns, index) for turns in (reference, view.baseline_turns, attempt.turns))
@@ -311,7 +311,7 @@ def _call(found: CallDifference, turn: int, *, on_main: list[CallBrief] | None) 
 
 
 def _score(view: CaseView) -> Difference:
-    """Nothing is known but the scores, and what the criterion says of them."""
+    """Describe a difference in scores only, with the criterion's explanation."""
     pair = view.pairs[0] if view.pairs else None
     if pair is None:
         return Difference(Prose.join("nothing is known of it"), Prose())
@@ -326,11 +326,11 @@ def _name(text: str) -> Name:
     return Name.shortened(text, _NAME)
 
 
-# --- a case as plain text, for whoever reads the log of its test -----------------------------------
+# --- a case as plain text, for test logs -----------------------------------------------------------
 
 
 def failure_text(view: CaseView) -> str:
-    """Why a case fails: the first difference; each criterion; the differences; the turns as the agent made them."""
+    """Explain why a case fails: its first difference, each criterion, the diff, and the agent's turns."""
     if view.result is None:
         return ""
     lines = [str(first_difference(view).text), ""]
@@ -347,7 +347,7 @@ def failure_text(view: CaseView) -> str:
 
 
 def error_text(view: CaseView) -> str:
-    """Why a case has no score, and the end of what the agent printed or raised."""
+    """Explain why a case has no score, with the end of the agent's output or traceback."""
     attempt = failed_attempt(view.result) if view.result is not None else None
     if attempt is None:
         return _text(["the case was not measured: the run ended first"])
@@ -359,7 +359,7 @@ def error_text(view: CaseView) -> str:
 
 
 def attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> Iterator[str]:
-    """What a criterion says of an attempt, of so many ``attempts``: its reason, its turns, what judges object to."""
+    """Yield a criterion's reason, turn scores and judges' objections for an attempt, one of ``attempts``."""
     score = score_of(attempt, pair.criterion)
     if attempts > 1:
         yield f"the worst of {attempts} repeats, number {attempt.repeat + 1}:"

@@ -1,7 +1,7 @@
-r"""Untrusted text in GitHub's Markdown: the escape functions of this format.
+r"""Escapes untrusted text for GitHub's Markdown.
 
-Character references instead of backslashes: they mean the same in a paragraph, a table cell (where ``\|`` behind a
-backslash ends the cell after all) and an HTML block such as a summary.
+Uses character references, not backslashes: they work alike in a paragraph, a table cell (where ``\|`` after a
+backslash still ends the cell) and an HTML block such as a summary.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from agent_eval_action.reports.formatting import Prose, clean
 
-# The underscore inside a word emphasises nothing, and names are full of them
+# Underscores inside words are not emphasis, and names are full of them
 _MARKUP = re.compile(r"[&<>`|\\*~\[\]$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"^(?:[-+=#:]|\d+(?=[.)]))")
-# Filters that run after Markdown link mentions, issues and addresses however they were written: only a character
-# that shows nothing keeps them apart (renovate and dependabot do the same).
+# GitHub's filters after Markdown link mentions, issues and addresses even if they are escaped: only an invisible
+# character prevents it (renovate and dependabot do the same).
 _REFERENCE = re.compile(r"@|#(?=\w)|(?i:\bgh-)(?=\d)|:(?=//)|(?i:www)(?=\.)|(?i:mailto|xmpp)(?=:)")
 _APART = "&#8203;"
 _BACKTICKS = re.compile(r"`+")
@@ -23,28 +23,28 @@ _LINE = 400
 
 
 def text(value: str, limit: int = 300) -> str:
-    """``value`` as one line of text, for a paragraph, a table cell or a summary."""
-    return _BLOCK_START.sub(_first, _inline(clean(value, limit)))
+    """Escape ``value`` as one line of text for a paragraph, a table cell or a summary."""
+    return _BLOCK_START.sub(_escape_block_start, _inline(clean(value, limit)))
 
 
 def prose(value: Prose, limit: int = 700) -> str:
-    """A sentence of ours for the same places, its names in code type."""
+    """Escape one of our sentences for the same places, with names in code type."""
     shown = value.cleaned(limit).render(_inline, lambda name: f"<code>{_inline(name) or _APART}</code>")
-    return _BLOCK_START.sub(_first, shown)
+    return _BLOCK_START.sub(_escape_block_start, shown)
 
 
 def code(value: str, limit: int = 120) -> str:
-    """``value`` in code type, for the same places: a code span cannot hold every text in a table cell."""
+    """Escape ``value`` in code type, for the same places; in a table cell a code span cannot hold every text."""
     return f"<code>{_inline(clean(value, limit)) or _APART}</code>"
 
 
 def name(value: str, limit: int = 120) -> str:
-    """As ``code``, and a narrow column may break it after an underscore."""
+    """Like ``code``, but a narrow column may break it after underscores."""
     return code(value, limit).replace("_", "_<wbr>")
 
 
 def fence(lines: Iterable[str], language: str = "") -> str:
-    """A code block that no text in it can end. Each line is cleaned and bounded, its indentation kept."""
+    """Return a code block that no text in it can end. Lines are cleaned and bounded; indentation stays."""
     body = [clean(line, _LINE, lines=True).replace("\n", " ") for line in lines]
     longest = max((len(run) for line in body for run in _BACKTICKS.findall(line)), default=0)
     mark = "`" * max(3, longest + 1)
@@ -57,6 +57,6 @@ def _inline(value: str) -> str:
     return value.replace("\N{ZERO WIDTH SPACE}", _APART)
 
 
-def _first(found: re.Match[str]) -> str:
+def _escape_block_start(found: re.Match[str]) -> str:
     start = found.group()
     return f"{start}{_APART}" if start.isdigit() else f"&#{ord(start)};"

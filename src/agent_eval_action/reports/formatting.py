@@ -22,7 +22,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 @lru_cache(maxsize=4_096)
 def number(value: float | None, unit: Unit = "score") -> str:
-    """A value for reading: ``0.83``, ``1,234`` tokens, ``1.25 s``, ``$0.0123``; a small score is no false zero."""
+    """Format a value: ``0.83``, ``1,234`` tokens, ``1.25 s``, ``$0.0123``; a small score is not rounded to 0."""
     if value is None:
         return NONE
     text = _magnitude(abs(value), unit)
@@ -32,7 +32,7 @@ def number(value: float | None, unit: Unit = "score") -> str:
 
 
 def numbers(one: float, other: float, unit: Unit = "score") -> tuple[str, str]:
-    """Two values so that they look different when they are; of units other than scores as they are."""
+    """Format two values; scores get as many digits as it takes to tell them apart."""
     short = number(one, unit), number(other, unit)
     if unit != "score" or short[0] != short[1] or one == other:
         return short
@@ -44,7 +44,7 @@ def numbers(one: float, other: float, unit: Unit = "score") -> tuple[str, str]:
 
 
 def signed(value: float | None, unit: Unit = "score") -> str:
-    """A change: with its sign, and without one where it rounds to nothing."""
+    """Format a change with its sign; without one if it rounds to zero."""
     if value is None:
         return NONE
     text = _magnitude(abs(value), unit)
@@ -52,7 +52,7 @@ def signed(value: float | None, unit: Unit = "score") -> str:
 
 
 def interval(row: CriterionChange | PairChange) -> str:
-    """The ends of a change's interval: ``+0.05…+0.19``; "" where there is none, or no width to it."""
+    """Format the interval of a change: ``+0.05…+0.19``; "" if there is none or its ends look the same."""
     if row.interval is None or row.change is None:
         return ""
     low, high = (signed(end, row.unit) for end in row.interval)
@@ -60,7 +60,7 @@ def interval(row: CriterionChange | PairChange) -> str:
 
 
 def detectable(row: CriterionChange) -> str:
-    """The smallest drop this run would have noticed: ``notices a drop of 0.06``, or that it would have noticed none."""
+    """Say which drop this run would have noticed: ``notices a drop of 0.06``, or none."""
     if row.detectable is None:
         return ""
     if row.baseline is not None and row.detectable > row.baseline:
@@ -69,14 +69,14 @@ def detectable(row: CriterionChange) -> str:
 
 
 def count(value: int | None) -> str:
-    """A whole number with thousands separators."""
+    """Format a whole number with thousands separators."""
     if value is None:
         return NONE
     return f"{value:,}".replace("-", MINUS) if abs(value) < _HUGE else f"over {_HUGE:,}"
 
 
 def attempts(totals: Totals) -> str:
-    """How many attempts were made and what for: ``62 attempts: 50 + 12 re-runs, 6 control``."""
+    """Count attempts by purpose: ``62 attempts: 50 + 12 re-runs, 6 control``."""
     text = plural(totals.attempts, "attempt")
     if totals.extra:
         text += f": {count(totals.attempts - totals.extra)} + {plural(totals.extra, 're-run')}"
@@ -89,7 +89,7 @@ def plural(value: int, noun: str, many: str | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span for people: ``0.8 s``, ``34 s``, ``2 min 5 s``, ``1 h 3 min``, ``3 days``."""
+    """Format seconds: ``0.8 s``, ``34 s``, ``2 min 5 s``, ``1 h 3 min``, ``3 days``."""
     seconds = max(0.0, seconds)
     whole = round(seconds)
     if whole < _MINUTE:
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How old something is, coarsely: ``under a minute``, ``20 min``, ``5 h``, ``3 days``."""
+    """Format an age coarsely: ``under a minute``, ``20 min``, ``5 h``, ``3 days``."""
     whole = int(seconds)
     if whole < _HOUR:
         return f"{whole // _MINUTE} min" if whole >= _MINUTE else "under a minute"
@@ -108,7 +108,7 @@ def age(seconds: float) -> str:
 
 
 def limits(row: CriterionChange | PairChange | CriterionInfo) -> str:
-    """What a criterion or a pair has to keep: ``≥ 0.8, max drop 0.05``."""
+    """Format the limits of a criterion or a pair: ``≥ 0.8, max drop 0.05``."""
     most = ""
     if isinstance(row, CriterionChange) and row.max_drop is not None:
         most = f"max drop {row.max_drop:g}"
@@ -118,34 +118,34 @@ def limits(row: CriterionChange | PairChange | CriterionInfo) -> str:
 
 
 def threshold(value: float | None, goal: Goal, unit: Unit = "score") -> str:
-    """``≥ 0.8``; "" where there is none."""
+    """Format a threshold: ``≥ 0.8``; "" without one."""
     if value is None:
         return ""
     return f"{'≤' if goal == 'minimize' else '≥'} {f'{value:g}' if unit == 'score' else number(value, unit)}"
 
 
 def criterion_place(source: str, line: int | None) -> str:
-    """Where a criterion is configured."""
+    """Return where a criterion is configured."""
     return "ADK's default" if source == "default" else place(source, line)
 
 
 def place(path: str, line: int | None) -> str:
-    """``path:line``, or the path alone."""
+    """Return ``path:line``, or the path alone."""
     return f"{path}:{line}" if line else path
 
 
 def is_worse(row: CriterionChange | PairChange) -> bool:
-    """Whether it changed in the wrong direction."""
+    """Return whether it changed in the wrong direction."""
     return row.change is not None and (row.change > 0 if row.goal == "minimize" else row.change < 0)
 
 
 def is_better(row: CriterionChange | PairChange) -> bool:
-    """Whether it changed in the right direction."""
+    """Return whether it changed in the right direction."""
     return bool(row.change) and not is_worse(row)
 
 
 def pair_text(pair: PairChange) -> str:
-    """``0.90 → 0.40`` or as much of it as there is."""
+    """Format a pair's means: ``0.90 → 0.40``, or the one that is known."""
     if pair.baseline is not None and pair.current is not None:
         return " → ".join(numbers(pair.baseline.mean, pair.current.mean, pair.unit))
     side = pair.baseline or pair.current
@@ -175,7 +175,7 @@ _ANSI = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS and their like: titles, hyperlinks
     r"|\x1b[ -/]*[0-~]"
 )
-# What is neither printable ASCII, nor a letter or sign of the common scripts, is looked at one by one.
+# Characters outside printable ASCII and the common scripts; each is checked by its category.
 _SUSPECT = re.compile(r"[^\n\x20-\x7e\u00a1-\u00ac\u00ae-\u02ff\u0370-\u058f\u3040-\ud7ff\uf900-\ufaff]")
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # emoji and Indic scripts need them
 _NONCHARACTER = 0xFFFE  # the last two code points of every plane
@@ -184,15 +184,15 @@ _CUT = "…"
 
 
 def clean(text: str, limit: int | None = None, *, lines: bool = False) -> str:
-    r"""``text`` without escape sequences and control characters; on one line unless ``lines``.
+    r"""Remove escape sequences and control characters; join lines unless ``lines``.
 
-    Bidirectional marks, other invisible format characters and private-use ones are shown as ``\u202e``;
-    lone surrogates and noncharacters become U+FFFD. What is longer than ``limit`` characters is cut with an ellipsis.
+    Bidirectional marks, other invisible format characters and private-use ones are shown like ``\u202e``; lone
+    surrogates and noncharacters become U+FFFD. Text over ``limit`` characters is cut, with an ellipsis.
     """
     if limit is not None and len(text) > 4 * limit:
         text = text[: 4 * limit]
         text += _CUT
-    if not (text.isascii() and text.isprintable()):  # most texts are, and every report cleans every one of its own
+    if not (text.isascii() and text.isprintable()):  # a fast path for most texts: every report cleans all of its texts
         text = _ANSI.sub("", text)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = _SUSPECT.sub(lambda found: _visible(found.group()), text)
@@ -215,23 +215,23 @@ def _visible(char: str) -> str:
     return char
 
 
-# --- sentences in which names are marked, so that each format shows them in its own way ------------
+# --- sentences with marked names, which each format shows in its own way ---------------------------
 
 
 class Name(str):
-    """A name of a case, a criterion, a file or an option: shown in code type."""
+    """The name of a case, a criterion, a file or an option, shown in code type."""
 
     __slots__ = ()
 
     @classmethod
     def shortened(cls, text: str, limit: int) -> Name:
-        """``text`` on one line of at most ``limit`` characters."""
+        """Shorten ``text`` to one line of at most ``limit`` characters."""
         return cls(excerpt(text, limit))
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Parts of a sentence in order; a ``Name`` among them is shown in code type."""
+    """The parts of a sentence; those of type ``Name`` are shown in code type."""
 
     parts: tuple[str, ...] = ()
 
@@ -241,18 +241,18 @@ class Prose:
 
     @classmethod
     def marked(cls, text: str) -> Prose:
-        """``text`` in which backticks mark names."""
+        """Parse ``text`` in which backticks mark names."""
         return cls.join(*(Name(part) if number % 2 else part for number, part in enumerate(text.split("`"))))
 
     def __bool__(self) -> bool:
         return bool(self.parts)
 
     def __str__(self) -> str:
-        """As text in which backticks mark names."""
+        """Return text in which backticks mark names."""
         return self.render(str, lambda name: f"`{name}`")
 
     def cleaned(self, limit: int) -> Prose:
-        """On one line, without control characters, of at most ``limit`` characters."""
+        """Return it on one line of at most ``limit`` characters, without control characters."""
         found: list[str] = []
         for part in self.parts:
             kind = Name if isinstance(part, Name) else str
@@ -269,12 +269,12 @@ class Prose:
 
     @property
     def plain(self) -> str:
-        """As text without marks."""
+        """The text without marks."""
         return self.render(str, str)
 
     @property
     def sentence(self) -> Prose:
-        """With a capital letter and a full stop; a name at the beginning stays as it is."""
+        """Add a capital letter and a full stop; a name at the beginning is not capitalised."""
         if not self.parts:
             return self
         first, last = self.parts[0], self.parts[-1]
@@ -284,12 +284,12 @@ class Prose:
         )
 
     def render(self, text: Callable[[str], str], name: Callable[[str], str]) -> str:
-        """As one string: names through ``name``, the words between them through ``text``."""
+        """Return one string: names converted by ``name``, other words by ``text``."""
         return "".join(name(str(part)) if isinstance(part, Name) else text(part) for part in self.parts)
 
 
 def joined(parts: Iterable[Prose | str], separator: str) -> Prose:
-    """One sentence of several parts; empty ones are left out."""
+    """Join parts into one sentence; leave out empty ones."""
     found: list[str] = []
     for part in parts:
         if not part:
@@ -307,7 +307,7 @@ def joined(parts: Iterable[Prose | str], separator: str) -> Prose:
 
 
 def compose(template: str, **values: Prose | str) -> Prose:
-    """A sentence with ``{value}`` fields, each text, a name or a sentence of its own."""
+    """Fill the ``{value}`` fields of a template with texts, names or sentences."""
     found: list[Prose | str] = []
     for text, field, _, _ in string.Formatter().parse(template):
         found.append(text)
@@ -318,20 +318,20 @@ def compose(template: str, **values: Prose | str) -> Prose:
 
 
 def listed(items: Sequence[Prose | str], total: int | None = None) -> Prose:
-    """``a, b, c`` and how many more, where there are ``total``."""
+    """List items: ``a, b, c``, and how many more of ``total`` there are."""
     more = (total or 0) - len(items)
     return joined([joined(items, ", "), f" and {more:,} more" if more > 0 else ""], "")
 
 
 def names(found: Iterable[str], total: int | None = None, limit: int = 80) -> Prose:
-    """Names in code type, and how many more there are."""
+    """List names in code type, and how many more of ``total`` there are."""
     return listed([Prose.join(Name.shortened(name, limit)) for name in found], total)
 
 
 def pairs(
     references: Iterable[Mapping[str, Any]], total: int, tail: Callable[[Mapping[str, Any]], str] = lambda _: ""
 ) -> Prose:
-    """``case › criterion`` with what ``tail`` says of each."""
+    """List pairs as ``case › criterion``, each followed by its ``tail``."""
     found = []
     for one in references:
         parts = [Name.shortened(part, 60) for part in (one["case"], one["criterion"]) if part]
@@ -340,5 +340,5 @@ def pairs(
 
 
 def verb(many: int, one_form: str, form: str) -> str:
-    """The form of a verb for so many."""
+    """Return the form of a verb for this number of things."""
     return one_form if many == 1 else form

@@ -1,4 +1,4 @@
-"""report.html: one file that loads nothing. The data is JSON in the page; its script renders what is looked at."""
+"""report.html, a self-contained file. The page embeds its data as JSON; its script renders what the reader opens."""
 
 from __future__ import annotations
 
@@ -55,19 +55,20 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 BUDGET: Final = 9_000_000
-"""Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
+"""Bytes of UTF-8. Over it, cases lose their details but keep their row, best cases first."""
 
 MEDIA_BUDGET: Final = 3_000_000
-"""Characters of base64 in a page. Media beyond it are named and left out, those of the best cases first."""
+"""Characters of base64 in a page. Over it, media are named but left out, those of the best cases first."""
 
 _DATA: Final = "<!-- data -->"
 _ODD: Final = re.compile(r'\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
-"""In JSON: an escaped character that may have to be cleaned. The signs of our own sentences never have to.
+"""An escaped character in JSON that may need cleaning; the symbols of our own sentences never do.
 
-It begins with a character that has to be there, which ``re`` finds twenty times as fast as one of two: \\x7f is apart.
+The pattern begins with a fixed character, which ``re`` finds twenty times as fast as an alternative; so \\x7f is
+checked separately.
 """
 _LARGE: Final = 50_000
-"""Characters of JSON in which a text may be longer than a page shows."""
+"""Longer JSON, in characters, may hold a text that is longer than a page shows."""
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
@@ -94,7 +95,7 @@ _encoded: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encod
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
-    """The page in about ``budget`` bytes of UTF-8; a row for every case is there in any case."""
+    """Render the page in about ``budget`` bytes of UTF-8; every case keeps its row."""
     frame = (
         _environment()
         .get_template("report.html")
@@ -109,7 +110,7 @@ def html(report: ReportInput, budget: int | None = None) -> str:
 
 
 def _data(report: ReportInput, budget: int) -> Iterator[str]:
-    """What the page shows, as pieces of JSON that may stand in a script element."""
+    """Yield the page's data as pieces of JSON that are safe in a script element."""
     cases, messages = report.view.worst_first, report.view.messages
     columns = [row.criterion for row in report.decision.criteria]
     causes = {
@@ -142,25 +143,25 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
 
 
 def _json(value: Json) -> str:
-    """ASCII, so that its length is its size; no text in it can end the script element."""
+    """Return ASCII JSON, so that its length is its size in bytes; no text in it can end the script element."""
     try:
         text = _encoded(value)
-    except ValueError:  # a number that JSON lacks
+    except ValueError:  # NaN or an infinity
         text = ""
     if not text or len(text) > _LARGE or "\x7f" in text or _ODD.search(text):
-        text = json.dumps(_cleaned(value), separators=(",", ":"))
+        text = json.dumps(_clean_texts(value), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _cleaned(value: Any) -> Any:
-    """Every text without what draws, hides or breaks, as in every other format."""
+def _clean_texts(value: Any) -> Any:
+    """Clean every text as in the other formats; non-finite numbers become text."""
     if isinstance(value, str):
         return clean(value, _TEXT, lines=True)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {_cleaned(str(key)): _cleaned(item) for key, item in value.items()}
-    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_clean_texts(str(key)): _clean_texts(item) for key, item in value.items()}
+    return [_clean_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None, messages: Messages) -> Json:
@@ -189,14 +190,14 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
 
 
 def _note(view: CaseView, cause: tuple[int, Prose] | None, messages: Messages) -> list[Any]:
-    """The first difference of a case that needs attention, else what became of its first pair."""
+    """Return the first difference of a case that needs attention, else the message of its first pair."""
     if cause is not None and cause[1]:
         return _prose_parts(cause[1])
     return _prose_parts(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
 
 
 def _cell(pair: PairChange | None) -> list[Any] | None:
-    """The number to sort by, the text and the tone of a score."""
+    """Return sort value, text and tone of a score."""
     if pair is None:
         return None
     value = pair.current.mean if pair.current is not None else None
@@ -269,7 +270,7 @@ def _stat(stat: Stat | None, pair: PairChange) -> list[Any] | None:
 
 
 def _attempt(attempt: AttemptSummary, recorded: Sequence[Json]) -> Json:
-    """An attempt; ``recorded`` adds to its turns what only the transcript has."""
+    """Return an attempt; ``recorded`` holds what only the transcript has of its turns."""
     error = attempt.error
     turns = [_turn(turn) for turn in attempt.turns[:_TURNS]]
     return {
@@ -337,16 +338,16 @@ def _environment() -> Environment:
 
 @cache
 def _digest(name: str) -> str:
-    """The policy's word for a style or script of the page: the browser takes no other."""
+    """Return the hash of a style or script for the page's content security policy."""
     text = _environment().get_template(name).render()
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-# --- the frame: what the page shows of the run as a whole ------------------------------------------
+# --- the frame: data about the whole run -----------------------------------------------------------
 
 
 def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
-    """Verdict, causes, criteria, main's past, cost and conditions, as the page's script reads them."""
+    """Return verdict, causes, criteria, main's history, costs and conditions for the page's script."""
     decision, result = report.decision, report.result
     counted = Counter(view.group for view in cases)
     messages = report.view.messages
@@ -415,7 +416,7 @@ def _main_run(run: MainRun) -> Json:
 
 
 def _run(result: RunResult, decision: Decision) -> list[list[Any]]:
-    """What was run: labels with their values."""
+    """Return labels and values that describe the run."""
     conditions = result.conditions
     return [
         ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
@@ -442,7 +443,7 @@ def _agent(agent: AgentConditions) -> str:
 
 
 def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
-    """Label, value, and what it was on main."""
+    """Return label, value and main's value of each tile."""
     totals, cost = result.totals, RunCost.of_run(result) or RunCost()
     attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
     seconds = [made.durations.total for made in attempts if made.durations.total is not None]
@@ -471,7 +472,7 @@ def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
 
 
 def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
-    """A row of the table of criteria; ``then`` and ``now`` count its pairs by tenths of the scale from 0 to 1."""
+    """Return a row of the table of criteria; ``then`` and ``now`` count pairs by tenths of the scale from 0 to 1."""
     value = row.paired if row.paired is not None else row.current
     return {
         "name": row.criterion,
@@ -501,16 +502,16 @@ def _tenths(stats: Iterable[Stat | None]) -> list[int]:
 
 
 def _prose_parts(sentence: Prose) -> list[Any]:
-    """Text as text, names (shown in code type) each as a list of one."""
+    """Return texts as strings and names, shown in code type, as one-element lists."""
     return [[str(part)] if isinstance(part, Name) else str(part) for part in sentence.cleaned(_TEXT).parts]
 
 
-# --- what only transcripts have: when calls ran, what tools returned, and media, each once ---------
+# --- details from transcripts: timing of calls, tool results, and media, each once -----------------
 
 
 @dataclass
 class RecordedDetails:
-    """The details of attempts, asked for case by case, the worst first; ``used`` is what its media take of a page."""
+    """Reads the details of attempts; ask for the worst cases first. ``used``: characters that media take so far."""
 
     recordings: Recordings | None
     budget: int
@@ -530,14 +531,14 @@ class RecordedDetails:
             self._file.close()
 
     def turns(self, case: CaseKey, attempt: AttemptSummary) -> list[dict[str, Any]]:
-        """What is known of each turn beyond its excerpt."""
+        """Return the details of each turn beyond its excerpt."""
         known, file = self.recordings, self._file
         if known is None or file is None:
             return []
         return [self._turn(known, turn) for turn in known.turns(file, AttemptKey(*case, attempt.repeat, attempt.arm))]
 
     def media_json(self) -> Iterator[str]:
-        """The members of the page's JSON that follow its details: media by digest, how many were left out."""
+        """Yield the last members of the page's JSON: media by digest, and the number of media left out."""
         if not self._media and not self._left_out:
             return
         yield ',"media":{'
@@ -573,7 +574,7 @@ class RecordedDetails:
 
 
 def _inner_calls(turn: Invocation) -> Iterator[tuple[int, str]]:
-    """Yield the calls of agents that were called as tools, with the number of the turn's own call they were made in."""
+    """Yield calls of agents that were called as tools, with the number of the turn's call that ran the agent."""
     number_of: dict[str | None, int] = {call.id: number for number, call in enumerate(turn.tool_calls()) if call.id}
     answers = {
         part.function_response.id: part.function_response.response

@@ -1,4 +1,4 @@
-"""JUnit XML: names by which CI systems group and recognise a testcase (they split ``classname`` at its dots)."""
+"""JUnit XML. Names are stable, so that CI systems recognise a testcase; they split ``classname`` at its dots."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.run_result import CriterionInfo, SetResult
 
 LIMIT: Final = 8_000
-"""Characters of one text."""
+"""The most characters of one text."""
 _DETAILS: Final = 64 * 1024 * 1024
 _PART, _MESSAGE, _HEAD = 120, 800, 1_000
 _COUNTS: Final = ("tests", "failures", "errors", "skipped")
 _BATCH: Final = 500
-"""Testcases that are elements at once: an element takes twenty times the memory of its text."""
+"""Testcases converted at a time: an XML element takes twenty times the memory of its text."""
 
 
 def junit(report: ReportInput, budget: int | None = None) -> str:
-    """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
+    """Render the report as JUnit XML. ``budget`` limits failure texts, in bytes; messages always stay."""
     builder = _Builder(report, budget if budget is not None else _DETAILS)
     suites = [*map(builder.suite, report.result.sets), *builder.whole_run()]
     counts = {name: str(sum(suite.counts[name] for suite in suites)) for name in _COUNTS}
@@ -43,7 +43,7 @@ def junit(report: ReportInput, budget: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Suite:
-    """A suite as text, and what the root adds up."""
+    """A suite as text, with the counts that the root element sums."""
 
     text: str
     counts: Mapping[str, int]
@@ -56,7 +56,7 @@ def _element(tag: str, attributes: dict[str, str], body: str, pad: str) -> str:
 
 
 class _UniqueNames:
-    """Names that are each given out once: another of the same name gets a number."""
+    """Makes names unique by appending numbers."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
@@ -67,7 +67,7 @@ class _UniqueNames:
 
 
 def _part(text: str) -> str:
-    """One name, never empty; a huge one ends in its digest."""
+    """Return a name that is never empty; the end of a very long one is replaced by its digest."""
     cleaned = clean(text, len(text) + 1) or "(empty)"
     if len(cleaned) <= _PART:
         return cleaned
@@ -76,7 +76,7 @@ def _part(text: str) -> str:
 
 
 class _Builder:
-    """Makes testcases while the room for their texts lasts."""
+    """Builds testcases; when the budget for texts is used up, they have only messages."""
 
     def __init__(self, report: ReportInput, room: int) -> None:
         self._report = report
@@ -95,7 +95,7 @@ class _Builder:
         return self._suite(f"{_part(owner.agent)} / {_part(owner.eval_set)}", made, owner.path)
 
     def whole_run(self) -> Iterator[_Suite]:
-        """What concerns no single case, to be read: no failure that no case has."""
+        """Yield a suite for what concerns no single case, as information and not as a failure."""
         decision, messages = self._report.decision, self._report.view.messages
         of_run = [
             found for found in decision.findings if found.subject.case is None and found not in decision.weakenings
@@ -117,7 +117,7 @@ class _Builder:
         seconds = sum(max(attempt.durations.total or 0.0, 0.0) for attempt in result.attempts)
         case_name, path = _part(view.key.case), clean(owner.path, 1_000)
         for criterion in owner.criteria:
-            # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
+            # The agent ran once for all criteria of a case: split the time, so that sums stay correct
             case = TestCase(
                 names.unique(f"{case_name} · {_part(criterion.name)}"),
                 classname,
@@ -149,10 +149,10 @@ class _Builder:
             case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
 
     def _failure(self, view: CaseView, pair: PairChange) -> tuple[str, str]:
-        """Message, the difference first, and text of a pair that is below its threshold or fell."""
+        """Return message (difference first) and text for a pair that is below its threshold or fell."""
         numbers = f"{fmt.pair_text(pair)}, needs {fmt.limits(pair)}"
         sentence = self._report.view.messages.pair(pair)
-        # of this criterion alone: another one of the case may fail for another reason
+        # of this criterion only: the case's others may fail for other reasons
         difference = str(first_difference(replace(view, pairs=(pair,), telling=1)).text or sentence)
         lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", str(sentence)]
         if spread := fmt.interval(pair):
@@ -165,7 +165,7 @@ class _Builder:
         return f"{difference} ({numbers})" if clean(difference, _MESSAGE) else "", "\n".join(lines)
 
     def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
-        """Message, text and kind of a pair that could not be measured."""
+        """Return message, text and kind for a pair that could not be measured."""
         sentence = str(self._report.view.messages.pair(pair))
         attempt = failed_attempt(view.result, pair.criterion) if view.result else None
         if attempt is None:
@@ -173,14 +173,14 @@ class _Builder:
         where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"
         if attempt.error is not None:
             head = error_line(attempt.error)
-            trace = attempt.error.traceback[-LIMIT // 2 :]  # its last lines say what broke
+            trace = attempt.error.traceback[-LIMIT // 2 :]  # the last lines hold the error
             return head, f"{where}\n{head[:_HEAD]}\n{trace}".rstrip(), str(attempt.error.kind)
         score = score_of(attempt, pair.criterion)
         reason = score.reason if score else "the criterion gave no score"
         return reason or sentence, f"{where}\n{reason}", "scoring"
 
     def _take(self, output: str) -> str | None:
-        """The text while there is room; afterwards the message has to do."""
+        """Return the cleaned text if the budget allows it, else None."""
         cleaned = clean(output, LIMIT, lines=True)
         size = len(cleaned.encode())
         if size > self._room:
@@ -189,7 +189,7 @@ class _Builder:
         return cleaned
 
     def _suite(self, name: str, cases: Iterable[TestCase], path: str | None) -> _Suite:
-        """The suite that junit-xml makes, finished: no ``disabled``, times to the millisecond and adding up."""
+        """Render junit-xml's suite, without ``disabled``, with times in milliseconds that add up."""
         timestamp, attributes = _timestamp(self._report.result.started_at), dict[str, str]()
         counts, total, texts, rest = Counter[str](), 0, list[str](), iter(cases)
         while (batch := list(islice(rest, _BATCH))) or not attributes:
@@ -208,7 +208,7 @@ class _Builder:
 
 
 def _body(suite: ET.Element) -> str:
-    """The testcases of a suite, indented as they are below the root."""
+    """Render a suite's testcases, indented for their place below the root."""
     if not len(suite):
         return ""
     root = ET.Element("testsuites")
@@ -219,12 +219,12 @@ def _body(suite: ET.Element) -> str:
 
 
 def _message(message: str) -> str:
-    """Never empty: junit-xml takes a failure that says nothing for a pass."""
+    """Return a message that is never empty: junit-xml treats a failure without one as a pass."""
     return clean(message, _MESSAGE) or "no reason given"
 
 
 def _timestamp(started_at: str) -> str | None:
-    """UTC without a zone, as the JUnit schemas have it; None for what is no date."""
+    """Return the time in UTC without a zone, as in the JUnit schemas; None if it is not a date."""
     try:
         return datetime.fromisoformat(started_at).astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The comment and the step's summary: verdict, why, what changed, what to do; everything else is folded."""
+"""The comment and the step's summary: verdict, reasons, changes, next steps; everything else is folded."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from agent_eval_action.results.findings import Finding, FindingCode
 from agent_eval_action.results.run_result import Conditions, CriterionScore
 
 BUDGET: Final = 65_000
-"""GitHub refuses a comment over 65,536 characters; bytes, and some to spare, are on the safe side."""
+"""Bytes of UTF-8, with some to spare: GitHub refuses comments over 65,536 characters."""
 SUMMARY_BUDGET: Final = 1_000_000
-"""GitHub drops a step's summary whole that is larger than 1,048,576 bytes."""
+"""Bytes of UTF-8: GitHub drops a step's whole summary if it is larger than 1,048,576 bytes."""
 _NAME: Final = 4_000
 ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
 
@@ -66,28 +66,28 @@ _FINDINGS, _NOTES, _WEAKENINGS, _COSTS = 10, 12, 15, 20
 _ROWS_OPEN, _ROWS = 4, 30
 _SECTIONS, _OPEN_SECTIONS, _ALIKE, _AGENTS = 5, 3, 20, 10
 _TURNS, _DIFF_LINES, _OBJECTIONS, _TRACEBACK = 4, 30, 8, 12
-_NAMED, _REMARK = 10, 120  # bytes kept for the sentence that says what was left out
+_NAMED, _REMARK = 10, 120  # bytes for the sentence on what was left out
 _ELSEWHERE: Final = "all of them are in the step's summary and in report.html"
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def markdown(report: ReportInput, budget: int | None = None) -> str:
-    """The report as GitHub's Markdown in at most ``budget`` bytes of UTF-8.
+    """Render the report as GitHub's Markdown in at most ``budget`` bytes of UTF-8.
 
-    Given up in this order: what is folded, sections of cases from the last, commands, the table of criteria, why.
-    The marker line is there however small the budget is.
+    To fit, it drops in this order: folded parts, sections of cases from the last, commands, the table of criteria,
+    reasons. The marker line always stays.
     """
-    return _rendered(report, BUDGET if budget is None else budget, "")
+    return _render(report, BUDGET if budget is None else budget, "")
 
 
 def summary(report: ReportInput, budget: int | None = None) -> str:
-    """The report on the page of a run: as the comment, without its marker, and with a row for every case."""
+    """Render the report for a run's page: like the comment, without its marker, with a row for every case."""
     room = SUMMARY_BUDGET if budget is None else budget
-    return _rendered(replace(report, marker=""), room, _all_cases(report, room // 2))
+    return _render(replace(report, marker=""), room, _all_cases(report, room // 2))
 
 
-def _rendered(report: ReportInput, room: int, every_case: str) -> str:
-    """The blocks in reading order; each with how soon it is given up, the highest number first."""
+def _render(report: ReportInput, room: int, every_case: str) -> str:
+    """Render blocks in reading order; each has a number, and those with the highest are dropped first."""
     decision, view = report.decision, report.view
     loud, passed = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS
     several = view.agents > 1
@@ -110,7 +110,7 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
         (91, _intended(report)),
         (92, _folded(report, whole_table=several or not loud)),
     ]
-    kept = _fitting(blocks, room - (_REMARK if sections else 0))
+    kept = _drop_to_fit(blocks, room - (_REMARK if sections else 0))
     dropped = sum(cases for number, (cases, _) in enumerate(sections) if 10 + number not in kept)
     if dropped and kept:
         kept[89] = f"Not shown here for length: {fmt.plural(dropped, 'case')}, {_ELSEWHERE}."
@@ -119,8 +119,8 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
     return rendered if kept and len(rendered.encode()) <= room else f"{report.marker}\n"
 
 
-def _fitting(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]:
-    """Blocks by their number, the lowest first, as long as there is room."""
+def _drop_to_fit(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]:
+    """Keep blocks, lowest number first, while there is room."""
     kept: dict[int, str] = {}
     for number, block in sorted(blocks, key=lambda item: item[0]):
         room -= len(block.encode()) + 2 if block else 0
@@ -137,7 +137,7 @@ def _why(report: ReportInput) -> str:
 
 
 def _weakenings(report: ReportInput) -> str:
-    """What the change does to its own judge: whoever reads anything below has to know it."""
+    """List how the change relaxes the gate; shown first, because it affects everything below."""
     found = report.decision.weakenings
     if not found:
         return ""
@@ -146,13 +146,13 @@ def _weakenings(report: ReportInput) -> str:
 
 
 def _quarantines(report: ReportInput) -> str:
-    """Above the fold, so that nobody forgets what does not count."""
+    """List quarantines above the fold, so that they are not forgotten."""
     found = [note for note in report.decision.notes if note.code in _QUARANTINE_ICONS]
     return "\n".join(_items(found, report, _FINDINGS))
 
 
 def _items(found: Sequence[Finding], report: ReportInput, most: int, noun: str = "") -> Iterator[str]:
-    """A line for each of at most so many findings, and one that says how many more there are."""
+    """Yield a line for each of the first ``most`` findings, and one with the number of others."""
     for finding in found[:most]:
         icon = _QUARANTINE_ICONS.get(finding.code, _SEVERITIES[finding.severity])
         yield f"- {icon}{prose(report.view.messages.sentence(finding))}"
@@ -164,12 +164,12 @@ def _items(found: Sequence[Finding], report: ReportInput, most: int, noun: str =
 
 
 def _changed(rows: Sequence[CriterionRow]) -> list[CriterionRow]:
-    """What stands above the fold: criteria that decide, what fell first."""
+    """Return the deciding criteria, which are shown above the fold."""
     return [row for row in rows if row.status in {"fail", "error", "pass"}][:_ROWS_OPEN]
 
 
 def _criteria_table(rows: Sequence[CriterionRow]) -> str:
-    """Sign and change first: they are what a narrow screen shows."""
+    """Put sign and change first: narrow screens show only the first columns."""
     if not rows:
         return ""
     compared = any(row.baseline != fmt.NONE for row in rows)
@@ -193,7 +193,7 @@ def _criterion_line(row: CriterionRow, *, compared: bool) -> str:
 
 
 def _agents_table(report: ReportInput) -> str:
-    """The agents that do not pass, the worst first; the others are counted."""
+    """List agents that do not pass, worst first, and count the others."""
     by_agent: dict[str, list[CaseView]] = {}
     for case in report.view.run:
         by_agent.setdefault(case.key.agent, []).append(case)
@@ -228,7 +228,7 @@ _PLAIN: Final = {
 
 
 def _all_cases(report: ReportInput, room: int) -> str:
-    """Every case with every score, in the order of the eval sets; "" when it is larger than ``room`` bytes."""
+    """List every case with every score, in the order of the eval sets; "" if that takes more than ``room`` bytes."""
     criteria = [row.criterion for row in report.decision.criteria]
     here = [view for view in report.view.cases if view.result is not None]
     if not criteria or not here:
@@ -259,11 +259,11 @@ def _cell(pair: PairChange | None) -> str:
     return f"{mark}{fmt.number(pair.current.mean, pair.unit)}"
 
 
-# --- cases, one section a cause --------------------------------------------------------------------
+# --- cases, one section for each cause -------------------------------------------------------------
 
 
 def _sections(report: ReportInput) -> Iterator[tuple[int, str]]:
-    """Number of cases and text of each section; beyond a few causes one table has the rest."""
+    """Yield the number of cases and the text of each section; after a few causes, one table for the rest."""
     causes, several = report.causes, report.view.agents > 1
     for number, cause in enumerate(causes[:_SECTIONS]):
         is_open = cause.cases[0].blocks and number < _OPEN_SECTIONS and not several
@@ -288,7 +288,7 @@ def _details(summary_line: str, lines: Iterable[str], *, is_open: bool = False) 
 
 
 def _in_page(view: CaseView, report: ReportInput) -> Iterator[str]:
-    """A link to the case in the published page."""
+    """Yield a link to the case in the published page."""
     parts = (quote(fmt.clean(part, _NAME, lines=True), safe="") for part in view.key)
     address = f"{report.page}#/case/{'/'.join(parts)}"
     if report.page and ADDRESS.fullmatch(address):
@@ -331,7 +331,7 @@ def _not_measured(cause: Cause) -> str:
 
 
 def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
-    """What differs in the attempt that tells most, what judges object to, and the criteria that put the case here."""
+    """Yield the diff of the most telling attempt, judges' objections, and the criteria behind the case's class."""
     attempt = telling_attempt(view)
     telling = view.pairs[: view.telling]
     lines: list[str] = []
@@ -360,7 +360,7 @@ def _needs(pair: PairChange) -> str:
 
 
 def _objections(pair: PairChange, score: CriterionScore | None) -> Iterator[str]:
-    """Judges' words, which wrap as a fence would not."""
+    """Quote judges as block quotes, which wrap, unlike code blocks."""
     if score is None:
         return
     found = list(objections(score))
@@ -373,11 +373,11 @@ def _objections(pair: PairChange, score: CriterionScore | None) -> Iterator[str]
         yield f"> **{code(pair.criterion, 80)}:** {text(score.reason, 400)}"
 
 
-# --- what to do, and everything else ---------------------------------------------------------------
+# --- next steps, and the folded rest ---------------------------------------------------------------
 
 
 def _what_to_do(report: ReportInput) -> str:
-    """Links, the command that runs just the cases that need attention, and what helps a run that could not tell."""
+    """Return links, the command that re-runs the cases that need attention, and advice for an inconclusive run."""
     if report.decision.outcome is Verdict.PASS:
         return ""
     links = _links(report)
@@ -422,7 +422,7 @@ def _intended(report: ReportInput) -> str:
 
 
 def _folded(report: ReportInput, *, whole_table: bool) -> str:
-    """Scores, notes, the other classes of cases, what the run took, and how to repeat it."""
+    """Return scores, notes, the other classes of cases, costs, and the command that repeats the run."""
     decision, result, view = report.decision, report.result, report.view
     base, passed = _baseline(decision.baseline, result.started_at), decision.outcome is Verdict.PASS
     lead = "Scores · " if whole_table and view.criteria else ""
@@ -445,7 +445,7 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
 
 
 def _classes(report: ReportInput) -> Iterator[str]:
-    """A line for each class whose cases have no section."""
+    """Yield a line for each class of cases without a section."""
     for group, icon in _ICONS.items():
         cases = [view for view in report.view.in_groups(group) if not view.needs_attention]
         if cases:
@@ -466,7 +466,7 @@ def _limits(rows: Sequence[CriterionRow]) -> str:
 
 
 def _notices(report: ReportInput) -> str:
-    """A pass says no more than that there was no drop as large."""
+    """Say which drop this run would have noticed: a pass excludes no smaller one."""
     rows = [row for row in report.view.criteria if row.detectable]
     if report.decision.outcome is not Verdict.PASS or not rows:
         return ""
@@ -487,13 +487,13 @@ def _baseline(base: BaselineInfo | None, started_at: str) -> str:
 def _age(created_at: str | None, started_at: str) -> str:
     try:
         seconds = (datetime.fromisoformat(started_at) - datetime.fromisoformat(created_at or "")).total_seconds()
-    except (ValueError, TypeError):  # no date, or one with and one without a zone
+    except (ValueError, TypeError):  # not a date, or only one of the two has a time zone
         return ""
     return fmt.age(seconds) if seconds >= 0 else ""
 
 
 def _costs(report: ReportInput) -> str:
-    """What each criterion asked of which model."""
+    """Return a table of model usage by criterion."""
     rows = cost_rows(report.result.totals)
     if not rows:
         return ""

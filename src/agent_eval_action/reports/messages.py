@@ -1,4 +1,4 @@
-"""Every sentence about a verdict, made from findings: each report renders the same words with its own escaping."""
+"""Turns findings into sentences. Every report uses the same sentences, with its own escaping."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agent_eval_action.results.findings import Finding, FindingCode, Reason, Sub
 Data = Mapping[str, Any]
 
 BEGIN: Final[Mapping[StoreKind, Prose]] = {kind: Prose.marked(store.begin) for kind, store in STORES.items()}
-"""How a baseline comes to be, by what keeps it."""
+"""How to make a baseline, by kind of store."""
 
 KIND_LABELS: Final[dict[ChangeKind, str]] = {
     ChangeKind.SAME: "unchanged",
@@ -71,7 +71,7 @@ GROUP_LABELS: Final[Mapping[str, str]] = {
     "better": "better",
     "unchanged": "unchanged",
 }
-"""Of the groups of cases in reports (``view.Group``)."""
+"""Labels of the classes of cases (``view.Group``)."""
 
 _CASES_IN_HEADLINE: Final = 3
 _CASE, _CRITERION = 100, 60
@@ -79,34 +79,34 @@ _CASE, _CRITERION = 100, 60
 
 @dataclass(frozen=True)
 class Messages:
-    """The sentences of one decision. ``ambiguous``: case names that several of its cases share."""
+    """The sentences of one decision. ``ambiguous``: names shared by several of its cases."""
 
     ambiguous: frozenset[str] = frozenset()
 
     @classmethod
     def for_decision(cls, decision: Decision) -> Messages:
-        """The sentences of a decision, naming agent and eval set where the case's name does not tell cases apart."""
+        """Return the sentences of a decision; they name agent and eval set if the case's name is ambiguous."""
         times = Counter(key.case for key in {pair.key for pair in decision.pairs})
         return cls(frozenset(case for case, seen in times.items() if seen > 1))
 
     def sentence(self, finding: Finding) -> Prose:
-        """What a finding says, beginning with what it is about."""
+        """Return a finding's sentence, which begins with its subject."""
         return self._write(finding, _WRITERS[finding.code], self._subject(finding.subject), finding.subject)
 
     def heading(self, finding: Finding) -> Prose:
-        """A reason of the outcome in a few words."""
+        """Return a reason of the outcome in a few words."""
         writer = _HEADINGS.get(finding.code, _WRITERS[finding.code])
         return self._write(finding, writer, self._subject(finding.subject), finding.subject)
 
     def pair(self, pair: PairChange, *, with_case: bool = True) -> Prose:
-        """What became of a pair; empty where there is nothing to say."""
+        """Describe a pair's result; empty if there is nothing to say."""
         if pair.reason is None:
             return Prose()
         name = self._subject(pair.subject) if with_case else Prose.join(Name.shortened(pair.criterion, _CRITERION))
         return self._write(pair.reason, _WRITERS[pair.reason.code], name, pair.subject)
 
     def headline(self, decision: Decision) -> Prose:
-        """Why the outcome is what it is, in one sentence."""
+        """Explain the outcome in one sentence."""
         clauses: list[Prose] = []
         first_of_several = False
         for finding in decision.reasons:
@@ -121,13 +121,13 @@ class Messages:
         return joined([lead, joined(clauses, "; ")], "")
 
     def case(self, reference: Data) -> Name:
-        """A case's name; with agent and eval set where another case has the same name."""
+        """Return a case's name, with agent and eval set if another case has the same name."""
         parts = (reference["agent"], reference["eval_set"], reference["case"])
         shown = parts if parts[2] in self.ambiguous else parts[2:]
         return Name(" / ".join(Name.shortened(part, _CASE) for part in shown))
 
     def cases(self, data: Data) -> Prose:
-        """The cases a finding names, with how many more there are."""
+        """Return the cases that a finding names, and how many more there are."""
         return listed([self.case(one) for one in data["named"]], data["cases"])
 
     def _subject(self, subject: Subject) -> Prose:
@@ -148,7 +148,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A finding as a writer sees it: its values by name, and the parts of sentences that several codes share."""
+    """A finding's values by name, and parts of sentences that several codes share."""
 
     data: Data
     name: Prose
@@ -159,11 +159,11 @@ class Fields:
         return self.data[value]
 
     def get(self, value: str, default: Any = None) -> Any:
-        """A value that not every finding of the code has."""
+        """Return an optional value of the finding."""
         return self.data.get(value, default)
 
     def fill(self, template: str, **parts: Prose | str) -> Prose:
-        """The template with its fields: given ``parts``, parts that codes share, or values in the form of the field.
+        """Fill a template: its fields are the given ``parts``, shared parts, or values in the field's format.
 
         ``{drop:number}`` is a score, ``{path:code}`` a name, ``{p:.2g}`` a number in that format, ``{cases:case}`` a
         count of that noun.
@@ -190,7 +190,7 @@ _Writer = str | Callable[[Fields], Prose]
 
 
 def run_findings(decision: Decision) -> list[Finding]:
-    """What is found of the whole run or of a criterion beside the reasons of the verdict and the weakenings."""
+    """Return findings about the run or a criterion that are neither reasons of the verdict nor weakenings."""
     known = {finding.topic for finding in (*decision.reasons, *decision.weakenings)}
     return [finding for finding in decision.findings if finding.subject.case is None and finding.topic not in known]
 
@@ -220,7 +220,7 @@ def _times(scores: Data) -> str:
 
 
 def _explained(f: Fields) -> str:
-    """What the criterion said of the worst attempt, and which tool call is not the baseline's."""
+    """Return the criterion's explanation of the worst attempt, and the tool call that differs from the baseline."""
     changed = f"tool calls changed: {_calls(f['calls'])}" if f.get("calls") else ""
     parts = [part for part in (f.get("judgement"), changed) if part]
     return f": {'; '.join(parts)}" if parts else ""
@@ -253,7 +253,7 @@ def _repeats(f: Fields) -> str:
 
 
 def _why(f: Fields) -> str:
-    """Why there is nothing to compare with; a history may know it better than the code does."""
+    """Say why a pair cannot be compared; the history may give a more specific reason than the code."""
     text = f.get("text", "")
     return text if text and f["why"] in {"case_edited", "history"} else _INCOMPARABLE[f["why"]].format(text=text)
 
@@ -344,7 +344,7 @@ def _nothing_measured(f: Fields) -> Prose:
 
 
 def _run_ended_early(f: Fields) -> Prose:
-    if not f["missing"]:  # every case was run once: it ended what was run again, or the control
+    if not f["missing"]:  # every case was run once: the run ended during re-runs or the control
         return f.fill("{ended} before everything was decided")
     return f.fill("{ended}: {missing} of {cases:case} {are} not measured", are=verb(f["missing"], "is", "are"))
 
@@ -358,7 +358,7 @@ _ENDED: Final = {
 
 
 def _shard(f: Fields) -> Prose:
-    """What is wrong with a shard or a file, and what it leaves unmeasured."""
+    """Describe the problem of a shard or a file, and what remains unmeasured."""
     wave = f" of wave {f['wave']}" if f["wave"] > 1 else ""
     which = f"shard {f['number']} of {f['count']}{wave}" if f["number"] else "a shard"
     source, detail = Name.shortened(f["source"], LONG_NAME), f["detail"]
@@ -485,7 +485,7 @@ def _model_changed(f: Fields) -> Prose:
 
 
 def main_event(event: MainEvent) -> Prose:
-    """What changed on main with a run, in a few words."""
+    """Describe in a few words what changed on main with a run."""
     name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, LONG_NAME)
     if event.kind == "cases":
         return compose(f"{plural(event.cases, 'case')} redefined: {{cases}}", cases=case_names)

@@ -1,8 +1,8 @@
-"""Parsing a results file piece by piece: each case is cut out, decoded and validated on its own.
+"""Writes and reads results.json. The parser cuts out, decodes and validates one case at a time.
 
-Nothing in the file is trusted: a part too large, too deep or of the wrong type is refused before it costs memory,
-and the message names its line. Reading 10,000 cases (35 MB) takes 0.67 s and 154 MB so; pydantic on the whole text
-takes 0.90 s and 289 MB, and names no line.
+The file is untrusted: parts that are too large, too deep or of the wrong type are refused before they take memory,
+with their line. Reading 10,000 cases (35 MB) takes 0.67 s and 154 MB this way; pydantic on the whole text takes
+0.90 s and 289 MB, and reports no line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 
 RESULTS: Final = "results.json"
 RUN_FIRST: Final = "run `agent-eval run` first"
-"""What helps where there are none."""
+"""The hint if there are no results."""
 """The name of the file."""
 
 STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] = {
@@ -50,7 +50,7 @@ STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] =
     (Decision, "baseline_trajectories"): BaselineTrajectory,
     (Decision, "main_cases"): MainCase,
 }
-"""The fields that hold many or much: written one item a line, read one item at a time."""
+"""Large fields: written one item a line, read one item at a time."""
 
 PARENTS = frozenset(model for model, _ in STREAMED)
 
@@ -59,7 +59,7 @@ _MAX_DEPTH = 60
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\[\]{}\"]++")
-# Whole strings are stepped over, so that a bracket inside one does not count.
+# Matches whole strings too, so that brackets inside them are not counted.
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _VERSION = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:\s*(-?\d{1,9})\b')
 _READ_VERSIONS = (1, SCHEMA_VERSION)
@@ -78,7 +78,7 @@ def _check_version(path: Path, version: int) -> None:
 
 
 def _from_version_1(model: type[BaseModel], value: Any) -> Any:
-    """An object of version 1, which had whole sentences, with each of them as a finding's text."""
+    """Upgrade an object of version 1: its sentences become the texts of findings."""
     if not isinstance(value, dict):
         return value
     if model is Finding and "effect" in value:
@@ -107,7 +107,7 @@ def _text(text: Any, severity: str) -> dict[str, Any]:
 
 
 class _Parser:
-    """One pass over the bytes. ``_at`` is where the next token begins; ``upgrade`` converts older values."""
+    """A single pass over the bytes. ``_at``: offset of the next token. ``upgrade`` converts older values."""
 
     def __init__(self, path: Path, data: bytes, upgrade: Callable[[type[BaseModel], Any], Any] | None = None) -> None:
         self._path = path
@@ -123,7 +123,7 @@ class _Parser:
         return result
 
     def _model(self, model: type[_Model]) -> _Model:
-        """An object of one of the types with streamed fields, member by member."""
+        """Parse an object with streamed fields, member by member."""
         self._skip()
         start = self._at
         members: dict[str, Any] = {}
@@ -166,7 +166,7 @@ class _Parser:
         return tuple(items)
 
     def _item(self, item: type[_Model]) -> _Model:
-        """An item that lies alone on its line is taken at a stroke; any other layout is measured first."""
+        """Parse an item: at once if it is alone on its line, as we write it; else after measuring its length."""
         self._skip()
         start = self._at
         end = self._data.find(b"\n", start, start + _MAX_PIECE)
@@ -175,7 +175,7 @@ class _Parser:
             try:
                 value = item.model_validate_json(line)
             except pydantic.ValidationError:
-                pass  # measured and validated below, for the message
+                pass  # parsed again below, for the error message
             else:
                 self._at = start + len(line)
                 return value
@@ -188,7 +188,7 @@ class _Parser:
             self._invalid(item, error, start)
 
     def _piece(self) -> bytes:
-        """The bytes of the next value, of bounded size and depth."""
+        """Return the bytes of the next value; refuses too large or too deep ones."""
         self._skip()
         start = self._at
         sign = self._data[start : start + 1]
@@ -257,12 +257,12 @@ MAX_BYTES = 512 * 1024 * 1024
 
 
 def write(path: Path, result: RunResult, *, workspace: Path | None = None) -> None:
-    """Write results.json: the same result gives the same bytes. Raises OutputError."""
+    """Write results.json; the output is deterministic. Raises OutputError."""
     write_text(path, dump(result), workspace=workspace)
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:
-    """Read results.json. Raises ResultsError naming the line for whatever is not one of this version."""
+    """Read results.json. Raises ResultsError, with the line, if it is not valid in a version we read."""
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
@@ -278,24 +278,24 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:
 
 
 def parsed(path: Path, data: bytes) -> RunResult:
-    """The bytes of a results.json. ``path`` names them in messages. Raises ResultsError."""
+    """Parse the bytes of a results.json. ``path`` is for messages. Raises ResultsError."""
     found = _VERSION.match(data)
     version = int(found.group(1)) if found else SCHEMA_VERSION
     _check_version(path, version)
-    with collector_paused():  # it takes 7 times the parsing
+    with collector_paused():  # garbage collection would take 7 times as long as the parsing
         result = _Parser(path, data, upgrade=_from_version_1 if version == 1 else None).document()
     _check_version(path, result.schema_version)
     return result
 
 
 def dump(result: RunResult) -> Iterator[str]:
-    """results.json in pieces, so that a large run is never in memory as text."""
+    """Yield results.json in pieces, so that a large run's text is never in memory as a whole."""
     yield from _members(result, "")
     yield "\n"
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of results.json; ``schema/results.schema.json`` is this."""
+    """Return the JSON Schema of results.json, which is also in ``schema/results.schema.json``."""
     body = RunResult.model_json_schema(mode="validation")
     body["title"] = "results.json of agent-eval"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **body}
@@ -341,15 +341,15 @@ def _line(value: BaseModel) -> str:
 
 
 def _plain(value: Any) -> str:
-    """For what JSON cannot hold: lone surrogates (replaced when they are encoded), numbers that are none."""
-    return json.dumps(_mended(value), ensure_ascii=False, default=str)
+    """Serialise values that JSON lacks: lone surrogates (replaced on encoding), NaN and infinities (null)."""
+    return json.dumps(_finite_values(value), ensure_ascii=False, default=str)
 
 
-def _mended(value: Any) -> Any:
+def _finite_values(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _mended(item) for key, item in value.items()}
+        return {str(key): _finite_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item) for item in value]
+        return [_finite_values(item) for item in value]
     if isinstance(value, float) and value - value != 0:
         return None
     return value

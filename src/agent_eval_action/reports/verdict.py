@@ -1,4 +1,4 @@
-"""What a report says of the verdict: a heading, why, and what a person does next. Pure."""
+"""The verdict in words: heading, reasons and next steps. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORTENED: Final = _OF_CASES | {FindingCode.RUN_ENDED_EARLY, FindingCode.CASES_
 
 
 def heading(report: ReportInput) -> Prose:
-    """The verdict in a few words, without its label: ``5 of 13 cases got worse``."""
+    """Summarise the verdict in a few words, without its label: ``5 of 13 cases got worse``."""
     decision, view = report.decision, report.view
     if decision.outcome is Verdict.PASS:
         worse = len(view.in_groups(Group.WORSE))
@@ -45,7 +45,7 @@ def heading(report: ReportInput) -> Prose:
 
 
 def _counted(cases: list[CaseView], noun: str) -> Iterator[str]:
-    """How many cases or agents became what. Of an agent the worst case counts; an advisory threshold does not."""
+    """Yield the number of cases or agents in each class. An agent has its worst case's class, without advisory ones."""
     order = {group: rank for rank, group in enumerate((*_COUNTED, Group.UNCHANGED))}
     worst: dict[object, Group] = {}
     for view in cases:
@@ -70,7 +70,7 @@ _COUNTED: Final[dict[Group, Callable[[int], str]]] = {
 
 
 def why(report: ReportInput) -> list[Prose]:
-    """Whole sentences: what the cases that decide have in common, then what else decides, and nothing twice."""
+    """Return sentences: the causes of the deciding cases, then other reasons, without repetition."""
     decision, messages = report.decision, report.view.messages
     found: list[Prose] = []
     if decision.outcome in {Verdict.PASS, Verdict.COLLECTING}:
@@ -105,7 +105,7 @@ def _cause(cause: Cause, *, named: bool, by_agent: bool) -> Prose:
 
 
 def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
-    """The runs of all pairs that pass or fail, of the cases that got worse."""
+    """Count passed runs, here and on main, of regressed cases with a pass/fail criterion."""
     pairs = [view.pairs[0] for cause in causes if cause.group is Group.REGRESSED for view in cause.cases if view.pairs]
     counts = [found for pair in pairs if (found := run_counts(pair)) is not None]
     if counts:
@@ -118,7 +118,7 @@ def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
 
 
 def _is_compared(case: CaseView) -> bool:
-    """Whether main's scores of any criterion count for the case."""
+    """Return whether any criterion of the case is compared with main."""
     return any(pair.change is not None for pair in case.pairs)
 
 
@@ -136,23 +136,20 @@ def _passing(report: ReportInput) -> Iterator[Prose]:
         yield joined([names(better[:3], len(better)), " got better"], "")
 
 
-# --- what a person does next: run again, accept an intended change, edit a threshold, begin a baseline
+# --- next steps: run again, accept an intended change, edit a threshold, begin a baseline ----------
 
 REASON: Final = '--reason "why this is intended"'
 ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
 _UNTIL: Final = " (a pull request is judged by main's thresholds: a lower one counts after the merge)"
 _LINE: Final = 360
-"""No report shows a longer line of a code block whole."""
+"""The longest code line, in characters, that every report shows in full."""
 _COMMANDS: Final = 12
 _PLACES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A sentence, the places it is about, and the commands to type; each command is one line.
-
-    ``accepts``: its commands accept everything that got worse.
-    """
+    """A sentence, the places it concerns, and one-line commands. ``accepts``: they accept everything that got worse."""
 
     text: Prose
     places: tuple[Prose, ...] = ()
@@ -161,7 +158,7 @@ class Step:
 
 
 def rerun_commands(report: ReportInput) -> tuple[str, ...]:
-    """The command that runs just the cases that need attention; () where there are none or too many to be typed."""
+    """Return the command that re-runs the cases that need attention; () if there are none or it would be too long."""
     chosen: dict[str, list[str]] = {}
     for view in report.view.worst_first:
         if not view.needs_attention or view.owner is None:
@@ -175,7 +172,7 @@ def rerun_commands(report: ReportInput) -> tuple[str, ...]:
 
 
 def select_case(view: CaseView) -> tuple[str, ...]:
-    """Path and case as an EVALSET argument names them, before and behind its colon; () where nobody can type them."""
+    """Return path and case as in an EVALSET argument, before and after its colon; () if they cannot be typed."""
     path, case = view.owner.path if view.owner is not None else "", view.key.case
     if any(clean(word) != word or not word for word in (path, case)):
         return ()
@@ -183,7 +180,7 @@ def select_case(view: CaseView) -> tuple[str, ...]:
 
 
 def quoted_case(case: str) -> str:
-    """A case id as it stands behind the colon of an EVALSET argument: in quotes where it needs them."""
+    """Quote a case id, if necessary, for use after the colon of an EVALSET argument."""
     plain = "," not in case and case == case.strip() and case[:1] not in ("", '"', "'")
     return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -200,7 +197,7 @@ _OPTIONS: Final = {name: Name(name) for name in ("concurrency", "max_time", "max
 
 
 def advice(report: ReportInput) -> Prose:
-    """What helps a run that could not tell; empty for any other."""
+    """Return advice for an inconclusive run; empty for any other."""
     view = report.view
     if report.decision.outcome is not Verdict.INCONCLUSIVE:
         return Prose()
@@ -217,7 +214,7 @@ def advice(report: ReportInput) -> Prose:
 
 
 def next_steps(result: RunResult) -> tuple[Step, ...]:
-    """How to go on after a run; () where nothing is to be done, or no command does it."""
+    """Return how to go on after a run; () if nothing is to be done or no command does it."""
     decision = result.decision
     if decision is None:
         return ()
@@ -257,7 +254,7 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
 
 
 def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
-    """Commands that name every pair; () where names cannot be typed or there are too many to be read."""
+    """Return commands that accept every pair by name; () if names cannot be typed or the commands are too long."""
     times = Counter(key.case for key in {pair.key for pair in worse})
     groups: dict[tuple[str, ...], list[str]] = {}
     for pair in worse:
@@ -273,13 +270,13 @@ def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
 
 
 def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
-    """Where a threshold alone blocks, what to edit, by file and line."""
+    """Yield the step for pairs that only a threshold blocks, with file and line to edit."""
     owners = {(one.agent, one.eval_set): one for one in result.sets}
     missed = [pair for pair in decision.pairs if pair.misses_threshold and (pair.agent, pair.eval_set) in owners]
     if missed:
         cases = len({pair.key for pair in missed})
         blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
-        # each place is looked for among all cases, so only for the pairs that are shown
+        # finding a place searches all cases, so only for the pairs shown
         places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
         if len(missed) > _PLACES:
             places.append(Prose.join(f"and {len(missed) - _PLACES:,} more, in results.json"))

@@ -1,4 +1,4 @@
-"""What reports show, made once for a result: its cases in classes, rows of criteria, facts, costs."""
+"""What reports show of a result: classified cases, rows of criteria, facts, costs. Computed once."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _UNREMARKABLE: Final = frozenset({ChangeKind.SAME, ChangeKind.PASSING})
 
 
 class Group(enum.IntEnum):
-    """What became of a case, in the order it is read. ``WORSE`` says which are *worse*."""
+    """The class of a case, in reading order. ``WORSE`` lists those that count as *worse*."""
 
     REGRESSED = 0  # worse than main, and blocks
-    NEEDS_RUNS = 1  # looks worse, and was not run often enough to be sure
+    NEEDS_RUNS = 1  # looks worse, but has too few runs to be sure
     NOT_MEASURED = 2
-    BELOW_THRESHOLD = 3  # no worse than main, or nothing to compare with; blocks where a pair of it does
-    WORSE = 4  # beyond chance, and does not block
+    BELOW_THRESHOLD = 3  # no worse than main, or not comparable; blocks if one of its pairs does
+    WORSE = 4  # significantly, but does not block
     FLAKY = 5
     BROKEN_ON_MAIN = 6
     QUARANTINED = 7
@@ -63,18 +63,18 @@ class Group(enum.IntEnum):
 
 
 WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})
-"""What *worse* means wherever cases are counted or chosen."""
+"""The classes that count as *worse* wherever cases are counted or selected."""
 NOT_GREEN: Final = frozenset(group for group in Group if group <= Group.BROKEN_ON_MAIN)
-"""What a command that takes all cases with something wrong takes, main's own included."""
+"""The classes with any problem, including problems that main has too; for ``--last-failed`` and ``update``."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """One case of either side. ``result`` and ``owner`` are None for a case that this run does not have.
+    """A case of the run or of main. ``result`` and ``owner`` are None for a case that this run does not have.
 
-    ``pairs`` begin with those that put the case into ``group``; ``telling`` is their number. ``where`` is the agent
-    and eval set as far as cases need them to be told apart, "" where there is one of each. ``main`` is what main's
-    agent usually does. ``in_failed_criterion``: it fell on a criterion that blocks by its mean.
+    ``pairs`` begins with those that put the case into ``group``; ``telling`` is their number. ``where``: agent and
+    eval set if needed to tell cases apart, else "". ``main``: what main's agent usually does.
+    ``in_failed_criterion``: it fell on a criterion whose mean blocks.
     """
 
     key: CaseKey
@@ -89,11 +89,11 @@ class CaseView:
 
     @property
     def baseline_turns(self) -> tuple[TurnBrief, ...]:
-        """What main's agent usually does; () where it is not known."""
+        """What main's agent usually does; () if unknown."""
         return self.main.turns if self.main is not None else ()
 
     def pair(self, criterion: str) -> PairChange | None:
-        """The conclusion on one criterion."""
+        """Return the comparison for one criterion."""
         return next((pair for pair in self.pairs if pair.criterion == criterion), None)
 
     @property
@@ -102,22 +102,22 @@ class CaseView:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a reader has to look into it."""
+        """Whether a reader should look into the case."""
         return self.group <= Group.BELOW_THRESHOLD or (self.group is Group.WORSE and self.in_failed_criterion)
 
     @property
     def urgency(self) -> tuple[bool, bool, Group, float]:
-        """Sort key: what blocks first, in each class the deepest fall; else the file's order stays."""
-        falls = [_fall(pair) for pair in self.pairs[: self.telling]]
+        """Sort key: blocking cases first, then by class, largest drop first; ties keep the file's order."""
+        falls = [_relative_drop(pair) for pair in self.pairs[: self.telling]]
         return not self.blocks, not self.needs_attention, self.group, -max(falls, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionRow:
-    """One criterion in the table of criteria, as texts that are not escaped yet; "" where there is nothing to show.
+    """A row of the table of criteria. Texts are not escaped; "" means nothing to show.
 
-    ``current``: over the cases that both sides have, where there are some. ``tone``: "bad" where the
-    change goes the wrong way, "good" where it goes the right one. ``cases``: how many are worse, below, not measured.
+    ``current``: the mean over the cases that both sides have, if any. ``tone``: "bad" or "good" by the direction of
+    the change. ``cases``: how many are worse, below the threshold or not measured.
     """
 
     name: str
@@ -134,7 +134,7 @@ class CriterionRow:
 
 @dataclass(frozen=True)
 class ReportView:
-    """What several reports show of one result. ``cases``: those of the run in its order, then the removed ones."""
+    """What several reports show of one result. ``cases``: in the run's order, then removed ones."""
 
     cases: tuple[CaseView, ...]
     criteria: tuple[CriterionRow, ...]
@@ -143,7 +143,7 @@ class ReportView:
 
     @classmethod
     def build(cls, result: RunResult, decision: Decision) -> ReportView:
-        """Compute it; this walks every pair."""
+        """Compute the view, from every pair of the decision."""
         cases = tuple(_views(result, decision))
         rows = (_criterion_row(row, cases) for row in sorted(decision.criteria, key=by_severity))
         agents = len({owner.agent for owner in result.sets})
@@ -155,16 +155,16 @@ class ReportView:
 
     @property
     def run(self) -> list[CaseView]:
-        """The cases of this run that were not left out of it."""
+        """The cases of this run, without those left unmeasured on purpose."""
         return [view for view in self.cases if view.result is not None and not view.result.unmeasured]
 
     def in_groups(self, *groups: Group) -> list[CaseView]:
-        """The cases of these classes, in the view's order."""
+        """Return the cases of these classes, in the view's order."""
         return [view for view in self.cases if view.group in groups]
 
 
 def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
-    """Every case of the run in its stable order, then the removed ones."""
+    """Yield every case of the run in its order, then removed ones."""
     pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
     for pair in decision.pairs:
         pairs[pair.key].append(pair)
@@ -180,7 +180,7 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
         group = _group(mine, undecided) if case is not None else Group.REMOVED
         alone = group in _WITHOUT_REASON or len(mine) == 1
         telling = [group not in _WITHOUT_REASON if alone else _group([pair], undecided) is group for pair in mine]
-        reasons = sorted(compress(mine, telling), key=lambda pair: (not pair.blocking, -_fall(pair)))
+        reasons = sorted(compress(mine, telling), key=lambda pair: (not pair.blocking, -_relative_drop(pair)))
         where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
         in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in mine)
         ordered = (*reasons, *(pair for pair, tells in zip(mine, telling, strict=True) if not tells))
@@ -191,7 +191,7 @@ _WITHOUT_REASON: Final = frozenset({Group.REMOVED, Group.UNCHANGED})
 
 
 def _group(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
-    """The class of a case by the pairs that count; *quarantined* where these have nothing to say."""
+    """Classify a case by its pairs outside quarantine; *quarantined* if these show no problem."""
     counting = [pair for pair in pairs if not pair.quarantined]
     group = _group_of(counting, undecided)
     return Group.QUARANTINED if len(counting) < len(pairs) and group > Group.QUARANTINED else group
@@ -202,7 +202,7 @@ def _group_of(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
     if not undecided and kinds <= _UNREMARKABLE and not any(pair.blocking or pair.errors for pair in pairs):
         return Group.UNCHANGED
     below = bool(kinds & _BELOW) or any(p.kind is ChangeKind.NEW and passing(p) is False for p in pairs)
-    # a criterion new for a case that was there makes no new case
+    # a known case with a new criterion is not a new case
     new = ChangeKind.NEW in kinds and kinds <= {ChangeKind.NEW, ChangeKind.NOT_APPLICABLE}
     certain = [p for p in pairs if p.interval is None or not p.interval[0] <= 0 <= p.interval[1]]
     rules = (
@@ -224,8 +224,8 @@ def _group_of(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
     return next((group for holds, group in rules if holds), Group.UNCHANGED)
 
 
-def _fall(pair: PairChange) -> float:
-    """How far a pair fell, as a share of where it stood: comparable between scores and tokens."""
+def _relative_drop(pair: PairChange) -> float:
+    """Return how far a pair fell relative to its baseline, which is comparable between scores and tokens."""
     if pair.change is None or pair.baseline is None:
         return 0.0
     worse = pair.change if pair.goal == "minimize" else -pair.change
@@ -233,7 +233,7 @@ def _fall(pair: PairChange) -> float:
 
 
 def by_severity(row: CriterionChange) -> tuple[int, bool, str]:
-    """Sort key of criteria: what blocks first, then what broke, what fell, the rest by name."""
+    """Sort key of criteria: blocking, errors, drops, then the rest by name."""
     worse = fmt.is_worse(row)
     rank = {"fail": 0, "error": 1, "advisory": 4, "pass": 3, "not_applicable": 5}[row.status]
     return 2 if row.status == "advisory" and (row.failing or worse) else rank, not worse, row.criterion
@@ -268,7 +268,7 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
 
 
 def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
-    """The scored attempt that says most about a bad score: the worst; the earliest of several."""
+    """Return the attempt with the worst score; the earliest of several."""
     found = ((score_of(attempt, criterion), attempt) for attempt in case.attempts)
     known = [(score.score, attempt) for score, attempt in found if score is not None and score.score is not None]
     sign = -1 if goal == "minimize" else 1
@@ -276,7 +276,7 @@ def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary
 
 
 def telling_attempt(view: CaseView) -> AttemptSummary | None:
-    """The attempt with the worst score of the pair that put the case into its class, else the first that broke."""
+    """Return the attempt with the worst score of the pairs behind the case's class, else the first failed one."""
     if view.result is None:
         return None
     found = (worst_attempt(view.result, pair.criterion, pair.goal) for pair in view.pairs[: view.telling])
@@ -284,7 +284,7 @@ def telling_attempt(view: CaseView) -> AttemptSummary | None:
 
 
 def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSummary | None:
-    """The first attempt that broke, or whose score of ``criterion`` (of any, if None) could not be made."""
+    """Return the first attempt with an error, or without a score for ``criterion`` (for any, if None)."""
     for attempt in case.attempts:
         if attempt.error is not None:
             return attempt
@@ -294,12 +294,12 @@ def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSum
 
 
 def score_of(attempt: AttemptSummary, criterion: str) -> CriterionScore | None:
-    """An attempt's score of one criterion."""
+    """Return an attempt's score of one criterion."""
     return next((score for score in attempt.scores if score.criterion == criterion), None)
 
 
 def passing(pair: PairChange) -> bool | None:
-    """Whether this run's score meets the threshold; None where there is nothing to meet or no score."""
+    """Return whether this run's score meets the threshold; None without a threshold or a score."""
     if pair.kind in _BELOW:
         return False
     if pair.threshold is None or pair.current is None:
@@ -308,7 +308,7 @@ def passing(pair: PairChange) -> bool | None:
 
 
 def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
-    """Cases of this run that have something to meet: the pass rate is of these, and of none that is set aside."""
+    """Return this run's cases with a threshold, without quarantined ones: the base of the pass rate."""
     here = (v for v in cases if v.result is not None and v.group is not Group.QUARANTINED)
     return [v for v in here if any(pair.threshold is not None and _applies(pair) for pair in v.pairs)]
 
@@ -318,13 +318,13 @@ def _applies(pair: PairChange) -> bool:
 
 
 def passes(view: CaseView) -> bool:
-    """Whether a case was measured and meets every threshold it has."""
+    """Return whether a case was measured and meets all its thresholds."""
     measured = all(pair.kind is not ChangeKind.ERROR and not pair.errors for pair in view.pairs)
     return measured and not any(passing(pair) is False for pair in view.pairs)
 
 
 def main_and_here(pair: PairChange) -> tuple[str, str]:
-    """What main had and this run has: ``5/5`` and ``0/4`` where a tested pair passes or fails, else its means."""
+    """Format main's and this run's results: ``5/5`` and ``0/4`` for a tested pass/fail pair, else the means."""
     if pair.kind is ChangeKind.ERROR:
         return fmt.NONE, fmt.NONE
     if (counts := run_counts(pair)) is not None:
@@ -336,7 +336,7 @@ def main_and_here(pair: PairChange) -> tuple[str, str]:
 
 
 def run_counts(pair: PairChange) -> tuple[int, int, int, int] | None:
-    """Passed and made on main, passed and made here, of a pair that was tested and passes or fails; else None."""
+    """Return (passed, runs) on main and (passed, runs) here for a tested pass/fail pair; else None."""
     data = pair.reason.data if pair.reason is not None else {}
     if not data.get("binary"):
         return None
@@ -344,7 +344,7 @@ def run_counts(pair: PairChange) -> tuple[int, int, int, int] | None:
     return None if None in counts else (counts[0], counts[1], counts[2], counts[3])
 
 
-# --- what the run took -----------------------------------------------------------------------------
+# --- costs of the run ------------------------------------------------------------------------------
 
 AGENT = "agent"
 USER = "user_simulator"
@@ -352,7 +352,7 @@ COLUMNS = ("Asked for", "Model", "Calls", "Cached", "Tokens in", "Tokens out", "
 
 
 def cost_text(totals: Totals) -> str:
-    """``$0.0412``, with "at least" where calls have no known price; "" where nothing is priced."""
+    """Format the costs: ``$0.0412``, with "at least" if some calls have no known price; "" if none has one."""
     if totals.usd is None:
         return ""
     partial = any(use.unpriced for use in totals.uses)
@@ -360,7 +360,7 @@ def cost_text(totals: Totals) -> str:
 
 
 def judge_calls(totals: Totals) -> str:
-    """``240 judge calls, 12 more from the cache``; "" without any."""
+    """Count judge calls: ``240 judge calls, 12 more from the cache``; "" without any."""
     mine = [use for use in totals.uses if use.purpose != AGENT]
     calls, cached = sum(use.calls for use in mine), sum(use.cached for use in mine)
     if not calls + cached:
@@ -371,7 +371,7 @@ def judge_calls(totals: Totals) -> str:
 
 
 def agent_tokens(totals: Totals) -> str:
-    """``1,080 tokens``, and whose where judges have some too; "" where nobody reported any."""
+    """Format the agents' tokens: ``1,080 tokens``, "agent tokens" if judges used some too; "" if unknown."""
     if totals.usage.total_tokens is None:
         return ""
     least = "at least " if totals.usage.calls_without_usage else ""
@@ -380,7 +380,7 @@ def agent_tokens(totals: Totals) -> str:
 
 
 def facts(result: RunResult) -> list[str]:
-    """What was run and what it took: plain texts of one line."""
+    """Return what was run and its costs, as one-line plain texts."""
     totals = result.totals
     found = [
         fmt.plural(totals.cases, "case"),
@@ -395,7 +395,7 @@ def facts(result: RunResult) -> list[str]:
 
 
 def cost_rows(totals: Totals) -> list[tuple[str, ...]]:
-    """One row per purpose and model, the dearest first; cells are plain text in the order of ``COLUMNS``."""
+    """Return a row for each purpose and model, most expensive first; plain-text cells in the order of ``COLUMNS``."""
     in_order = sorted(totals.uses, key=lambda use: (-(use.usd or 0.0), -use.calls, use.purpose, use.model))
     return [_cost_row(use) for use in in_order]
 
@@ -408,11 +408,11 @@ def _cost_row(use: ModelUse) -> tuple[str, ...]:
     return (use.purpose, use.model, fmt.count(use.calls) + failed, fmt.count(use.cached), *tokens, price)
 
 
-# --- what judges said ------------------------------------------------------------------------------
+# --- judges' objections ----------------------------------------------------------------------------
 
 
 def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
-    """What judges object to: (turn from 1, ``rubric`` or the sentence's label, the rubric or sentence, why)."""
+    """Yield judges' objections: (turn from 1, ``rubric`` or the sentence's label, the rubric or sentence, reason)."""
     for turn in score.turns:
         for rubric in turn.rubrics:
             if rubric.score is None or rubric.score < 1:
@@ -426,7 +426,7 @@ def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _votes_text(votes: Votes | None) -> str:
-    """``3 of 3 votes yes``, with the samples that gave none."""
+    """Format votes: ``3 of 3 votes yes``, and the samples left out."""
     if votes is None or not votes.yes + votes.no:
         return ""
     text = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
