@@ -246,6 +246,7 @@ class Criterion(AdkModel, abc.ABC):
 class TurnCriterion(Criterion, abc.ABC):
     """Scores each turn on its own; the case's score is the mean over its turns.
 
+    Criteria that wait for a model score each turn as soon as it arrives.
     If one turn fails to get a score, so does the case: ADK averages the other turns, so an outage can pass a case.
     Turns that the criterion does not apply to are left out of the mean.
     """

@@ -1,4 +1,4 @@
-"""Count calls, tokens and cost of models, by purpose, and keep the run's limits."""
+"""Count model calls, tokens and cost by purpose, and enforce the run's limits."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ AGENT = "agent"
 """The purpose that agents' calls are counted under."""
 
 SIMULATED_USER = "user_simulator"
-"""The purpose of calls that play a user, each inside an attempt that has reserved its own."""
+"""The purpose of simulated users' calls. They run inside attempts that have already reserved their own cost."""
 
-# UTF-8 of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens); others take more of both.
+# Bytes of English UTF-8 per token according to Google (ai.google.dev/gemini-api/docs/tokens); other languages need more
+# bytes and more tokens.
 _BYTES = 4
 _ANSWER = 400  # tokens of a judge's answer with its rationale
-_THINKING = 800  # what a model that thinks adds to it, and bills as output
+_THINKING = 800  # tokens that thinking adds, billed as output
 
-# The server may have worked for these, and nobody says how much.
+# The server may have billed these, by an unknown amount.
 _MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
 
 
 def _tokens(size: int) -> int:
-    """About how many tokens so many bytes of UTF-8 are."""
+    """Estimate the tokens in this many bytes of UTF-8."""
     return -(-size // _BYTES)
 
 
 def estimated_usage(request: LlmRequest) -> LlmUsage:
-    """Tokens of a request, and of an answer nobody has seen yet: the request's own bound where that is lower."""
+    """Estimate the tokens of a request and its answer; ``max_output_tokens`` bounds the answer."""
     texts = [request.system, *(message.text for message in request.messages)]
     if request.schema is not None:
         texts.append(json.dumps(request.schema))
@@ -51,9 +52,9 @@ def estimated_usage(request: LlmRequest) -> LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
-    """One call an agent made of a model. ``model`` "" where its event does not say which.
+    """A model call by an agent. ``model`` is "" if its event does not name it.
 
-    ``estimate`` is the usage, with missing counts estimated from the length of request and answer.
+    ``estimate`` is the usage with missing counts estimated from the lengths of request and answer.
     """
 
     model: str
@@ -62,7 +63,7 @@ class AgentCall:
 
 
 def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
-    """The calls in these turns."""
+    """The model calls in these turns."""
     sent = 0
     for turn in turns:
         sent += _size(turn.user_content)
@@ -70,14 +71,14 @@ def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
             size = _size(event.content)
             if event.is_model_call:
                 usage = reported_usage(event.usage_metadata or {})
-                # the answer is not among the events: it is the turn's final response
+                # the final answer is not among the events
                 size = size or _size(turn.final_response)
                 yield AgentCall(event.model_version or "", usage, usage.or_else(LlmUsage(_tokens(sent), _tokens(size))))
             sent += size
 
 
 def token_count(report: Mapping[str, Any], name: str) -> int | None:
-    """A count of Gemini's usage metadata, in either case; None for what is absent or no whole number."""
+    """A count in Gemini's usage metadata (snake_case or camelCase); None if absent or not a whole number."""
     value = report.get(to_camel(name)) if report.get(name) is None else report[name]
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == value // 1:
         return int(value)
@@ -85,7 +86,7 @@ def token_count(report: Mapping[str, Any], name: str) -> int | None:
 
 
 def reported_usage(report: Mapping[str, Any]) -> LlmUsage:
-    """Gemini's usage metadata. Thoughts are billed as output, the prompts of built-in tools as input."""
+    """Read Gemini's usage metadata. Thoughts are billed as output, built-in tools' prompts as input."""
 
     def total(*names: str) -> int | None:
         counts = [count for name in names if (count := token_count(report, name)) is not None]
@@ -105,7 +106,7 @@ def _size(content: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SpendingLimits:
-    """Over the whole run, all arms and judges together; None: no limit. ``usd``: dollars by the price table."""
+    """Limits for the whole run, all agents and judges together; None: no limit. ``usd`` is by the price table."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -114,7 +115,7 @@ class SpendingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Calls, tokens and dollars: spent, or reserved for calls under way."""
+    """Calls, tokens and dollars, either spent or reserved for calls in flight."""
 
     calls: int = 0
     tokens: int = 0
@@ -129,9 +130,9 @@ class Spend:
 
 @dataclass
 class Meter:
-    """Counts the calls of every model, and keeps the run's limits.
+    """Counts the calls of every model and enforces the run's limits.
 
-    What is missing in a report is estimated for the limits and counted as missing; it is never zero.
+    Usage that is not reported is estimated for the limits and counted as unreported, never as zero.
     """
 
     limits: SpendingLimits = SpendingLimits()
@@ -144,12 +145,12 @@ class Meter:
 
     @classmethod
     def for_run(cls, settings: Settings) -> Meter:
-        """The run's one meter, for agents and judges."""
+        """The meter that agents and judges of a run share."""
         limits = SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost)
         return cls(limits, Prices({model: Price(**price.model_dump()) for model, price in settings.llm.prices.items()}))
 
     def exhausted_reason(self) -> str:
-        """The limit that is reached, in words; "" while there is none."""
+        """A sentence about the limit that is reached; "" if none is."""
         limits = self.limits
         if limits.calls is not None and self.spent.calls >= limits.calls:
             return f"the limit of {plural(limits.calls, 'model call')} was reached"
@@ -163,10 +164,10 @@ class Meter:
         return ""
 
     async def reserve(self, estimate: Spend, *, inside: bool = False) -> str:
-        """Reserve a call's cost; waits while calls under way may use up the limit.
+        """Reserve a call's cost; waits while calls in flight may use up the limit.
 
-        ``inside``: something that has reserved its own waits for this, so that waiting for it in turn would never end.
-        Returns the limit that is reached, or "" when the asking may go on: ``settle`` must follow then.
+        ``inside``: the caller is part of something that holds a reservation, so waiting for that would deadlock.
+        Returns the limit that is reached, or "" if the call may start; then ``settle`` must follow.
         """
         while not (reached := self.exhausted_reason()):
             if inside or self._has_room():
@@ -183,18 +184,18 @@ class Meter:
         self._changed.set()
 
     def _has_room(self) -> bool:
-        """Whether another thing may begin: it may itself go over a limit, but not together with all the others."""
-        if not self.reserved.calls:  # nothing would end the wait; sums of dollars may be off in the last digit
+        """Whether another call may start: the calls in flight must not reach a limit before it."""
+        if not self.reserved.calls:  # nothing would end a wait; dollar sums may be off in the last digit
             return True
         soon = zip(astuple(self.spent + self.reserved), astuple(self.limits), strict=True)
         return all(limit is None or amount < limit for amount, limit in soon)
 
     def expected(self, request: LlmRequest) -> Spend:
-        """What a request may come to."""
+        """The estimated cost of a request."""
         return self._spend(request.model, estimated_usage(request))
 
     def count(self, request: LlmRequest, answer: LlmReply | LlmError) -> Spend:
-        """Count an answered or failed call. Returns its cost."""
+        """Count an answered or failed call; returns its cost."""
         if isinstance(answer, LlmReply):
             self._count_call(request.purpose, request.model, answer.usage)
             answered = "".join((answer.text, *answer.more)).encode("utf-8", "replace")
@@ -210,16 +211,16 @@ class Meter:
         return Spend(calls=1)
 
     def count_abandoned(self, request: LlmRequest) -> None:
-        """Count a call that was cancelled on the wire: the server works on, and nobody says how much."""
+        """Count a call that was cancelled in flight: the server still works and bills an unknown amount."""
         self._count_call(request.purpose, request.model, LlmUsage(), failed=1)
         self.spent += self.expected(request)
 
     def count_cached(self, request: LlmRequest) -> None:
-        """An answer came out of the cache: no call."""
+        """Count an answer from the cache, which is not a call."""
         self._add(request.purpose, request.model, cached=1)
 
     def count_agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
-        """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
+        """Count an agent's calls and return their sum. ``fallback``: the model of calls that do not name one."""
         total = Spend()
         for call in calls:
             model = call.model or fallback
@@ -228,20 +229,20 @@ class Meter:
         return total
 
     def add_uses(self, uses: Iterable[ModelUse]) -> None:
-        """Count what other jobs of the same run asked, and spend it: their limits are this run's as well."""
+        """Add the usage of other jobs of the same run, which share its limits."""
         for use in uses:
             self._add(use.purpose, use.model, **use.counts)
             self.spent += Spend(use.calls, use.input_tokens + use.output_tokens, use.usd or 0.0)
 
     def uses(self) -> tuple[ModelUse, ...]:
-        """Everything counted so far, by purpose and model."""
+        """All usage so far, by purpose and model."""
         return tuple(
             ModelUse(purpose=purpose, provider=provider, model=model, **counts)
             for (purpose, provider, model), counts in sorted(self._counts.items(), key=lambda item: item[0])
         )
 
     def usd(self) -> float | None:
-        """Dollars of the calls that have a price and reported their tokens; None without any."""
+        """Dollars of all calls with a price and reported tokens; None if there are none."""
         known = [counts["usd"] for counts in self._counts.values() if "usd" in counts]
         return round(sum(known), 6) if known else None
 
@@ -270,13 +271,13 @@ class Meter:
 
 @dataclass(frozen=True)
 class Budgeted:
-    """An ``Llm`` that asks nobody once a limit is reached."""
+    """An ``Llm`` that makes no more calls once a limit is reached."""
 
     inner: Llm
     meter: Meter
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply, paid for, or why there is no money for it."""
+        """Return a reply, or an error if a limit is reached."""
         estimate = self.meter.expected(request)
         if reached := await self.meter.reserve(estimate, inside=request.purpose == SIMULATED_USER):
             return LlmError(LlmErrorKind.BUDGET, reached)

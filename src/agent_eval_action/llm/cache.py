@@ -1,6 +1,6 @@
-"""Answers in files named by a digest of the question, so that the same question is paid for once.
+"""Cache answers in files named by a digest of the question, so that the same question is paid for once.
 
-An entry carries its own key and a digest of its answer: whatever is not whole and meant for this question is a miss.
+An entry contains its key and a digest of the answer; damaged entries and entries for another question are misses.
 Any number of processes may read and write the same folder.
 """
 
@@ -25,15 +25,15 @@ _COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens")
 
 
 def request_key(request: LlmRequest, provider: str, server: str = "") -> str:
-    """Everything an answer depends on, as JSON. ``server``: the base URL or project; another server, another model.
+    """Everything that an answer depends on, as JSON. ``server``: the base URL or project.
 
-    ``purpose`` is not of it: two criteria that ask the same word for word have the same answer. Raises TypeError or
-    ValueError for options that are no JSON.
+    ``purpose`` is left out: criteria that ask exactly the same share the answer. Raises TypeError or ValueError for
+    options that are not JSON.
     """
     key = {
         "format": FORMAT,
         "provider": provider,
-        "server": server and _digest(server),  # a base URL may carry a name and a password
+        "server": server and _digest(server),  # a base URL may contain a password
         "model": request.model,
         "system": request.system,
         "messages": [[message.role, message.text] for message in request.messages],
@@ -55,7 +55,7 @@ def _digest(text: str) -> str:
 
 
 class AnswerStore:
-    """The folder. A disk error is reported once, through ``say``; from then on the store is empty."""
+    """A folder of answers. The first disk error is reported through ``say`` and disables the store."""
 
     def __init__(self, folder: OutputFolder, say: Callable[[str], None] = lambda _: None) -> None:
         self.folder = replace(folder, private=True)
@@ -63,7 +63,7 @@ class AnswerStore:
         self._broken = False
 
     def read(self, key: str) -> LlmReply | None:
-        """The answer to exactly this question; None: there is none that can be trusted."""
+        """The intact answer to exactly this question, or None."""
         if self._broken:
             return None
         try:
@@ -77,7 +77,7 @@ class AnswerStore:
         return _reply(data, key)
 
     def write(self, key: str, reply: LlmReply) -> None:
-        """Keep an answer: whole or not at all."""
+        """Store an answer atomically."""
         if self._broken:
             return
         fields = {"text": reply.text, "usage": asdict(reply.usage)}
@@ -97,7 +97,7 @@ class AnswerStore:
         with contextlib.suppress(OSError):
             for shard in self.folder.folders():
                 for name, stat in (self.folder / shard).files():
-                    # a temporary file that is an hour old is of a process that was killed
+                    # a temporary file older than an hour is from a killed process
                     if now - stat.st_mtime > (max_age_s if name.endswith(".json") else 3600):
                         removed += self._remove(f"{shard}/{name}")
                     else:
@@ -111,7 +111,7 @@ class AnswerStore:
         return removed
 
     def _remove(self, name: str) -> int:
-        with contextlib.suppress(OSError):  # another process may have been faster
+        with contextlib.suppress(OSError):  # another process may have removed it
             self.folder.remove(name)
             return 1
         return 0
@@ -127,7 +127,7 @@ def _file_of(key: str) -> str:
 
 
 def _reply(data: bytes, key: str) -> LlmReply | None:
-    """The reply of an entry, if it is whole, answers this question, and each field is of its own kind."""
+    """The reply of an entry if it is intact and answers this question, else None."""
     try:
         entry = json.loads(data)
     except (ValueError, RecursionError):
@@ -144,9 +144,9 @@ def _reply(data: bytes, key: str) -> LlmReply | None:
 
 @dataclass(frozen=True)
 class Cached:
-    """An ``Llm`` that answers from the store what it has. ``read`` False: it only writes.
+    """An ``Llm`` that answers from the store if it can. ``read`` False: it only writes.
 
-    ``identity`` names a model's provider and the server that is asked; ``hit`` is told of every answer found.
+    ``identity`` returns a model's provider and server; ``hit`` is called for every answer found.
     """
 
     inner: Llm
@@ -156,10 +156,10 @@ class Cached:
     hit: Callable[[LlmRequest], None] = field(default=lambda _: None)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply; only good ones are kept."""
+        """Return a reply; errors are not stored."""
         try:
             key = request_key(request, *self.identity(request.model))
-        except (TypeError, ValueError):  # options that are no JSON name no file
+        except (TypeError, ValueError):  # options that are not JSON have no key
             return await self.inner.generate(request)
         if self.read and (kept := self.store.read(key)) is not None:
             self.hit(request)

@@ -1,4 +1,4 @@
-"""Ask for several samples of one question in one request, where the model gives several candidates."""
+"""Request several samples of one question as candidates of one request, if the model supports that."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 
-MOST_CANDIDATES: Final = 8  # of one request to Gemini; OpenAI takes more
-# One answer alone may come through, or come in time: some servers make candidates one after another.
+MOST_CANDIDATES: Final = 8  # Gemini's limit per request; OpenAI allows more
+# A request for one answer may still succeed, or be fast enough: some servers generate candidates one after another.
 OF_ONE_ANSWER: Final = frozenset({LlmErrorKind.BLOCKED, LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT})
 
 
 @dataclass(eq=False)
 class _Batch:
-    """Requests that differ in ``sample`` alone, and what is asked for them. ``waiting``: those not cancelled."""
+    """Requests that differ only in ``sample``, and their common call. ``waiting`` counts those not cancelled."""
 
     request: LlmRequest
     samples: list[int] = field(default_factory=list)
@@ -25,11 +25,11 @@ class _Batch:
 
 @dataclass
 class OneRequest:
-    """An ``Llm`` that makes one request of those that differ in ``sample`` alone and come at the same moment.
+    """An ``Llm`` that merges simultaneous requests that differ only in ``sample``, so the prompt is paid for once.
 
-    The prompt is then paid for once. Candidates are sampled independently, as requests are. What a model or a server
-    gives fewer of than were asked for is asked one by one; ``_several`` is what the first answer to several showed of
-    a model, and one that did not give them is not asked for several again.
+    Candidates are sampled independently, just like separate requests. Missing candidates are requested one by one.
+    ``_several`` records whether a model's first answer showed that it returns several; if not, it is not asked for
+    several again.
     """
 
     inner: Llm
@@ -37,14 +37,14 @@ class OneRequest:
     _several: dict[str, bool] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply: a candidate of its own."""
+        """Return a reply; no two requests share a candidate."""
         if not self._several.get(request.model, True):
             return await self.inner.generate(request)
         batch = self._join(request)
         place = len(batch.samples)
         batch.samples.append(request.sample)
         batch.waiting += 1
-        if batch.answers is None:  # a task begins when all that are ready now have joined
+        if batch.answers is None:  # the task starts after all requests that are ready now have joined
             batch.answers = asyncio.create_task(self._ask(batch))
         try:
             answers = await asyncio.shield(batch.answers)
@@ -59,7 +59,7 @@ class OneRequest:
         return answers[place] if place < len(answers) else await self.inner.generate(request)
 
     def _join(self, request: LlmRequest) -> _Batch:
-        """The batch of this request: one that is open, or a new one."""
+        """Find an open batch for this request, or open one."""
         for batch in self._open:
             has_room = len(batch.samples) < MOST_CANDIDATES and request.sample not in batch.samples
             if has_room and replace(request, sample=batch.request.sample) == batch.request:

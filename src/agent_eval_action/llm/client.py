@@ -1,4 +1,4 @@
-"""What is asked of a model and what comes back, prompt files, and text on its way to a model or to a person."""
+"""Requests to models and their replies, prompt files, and text cleaned for models and for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 from agent_eval_action.config.models import TRY_SECONDS
 from agent_eval_action.diagnostics.suggestions import clip
 
-# What a server says may repeat what it was sent: keys of Google, of OpenAI and its like, tokens, headers.
+# Servers may echo what they were sent: keys (Google's, OpenAI's and similar), tokens, headers.
 _SECRET: Final = re.compile(
     r"AIza[\w-]{20,}|AQ\.[\w-]{20,}|ya29\.[\w.-]+|\bsk-[\w*.-]{8,}|\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}|\bgh[opsu]_\w{20,}"
     r"|(?i:bearer\s+)\S+|(?i:(?:x-goog-)?api[-_ ]?key\b[\"']?\s*[:=]\s*[\"']?)[^\s\"',;}]{6,}"
@@ -24,7 +24,7 @@ _READ: Final = 4000
 
 
 def sendable(text: str) -> str:
-    """The text with surrogate pairs joined and lone ones as U+FFFD: half a pair is no UTF-8, and clients fail on it."""
+    """Join surrogate pairs and replace lone surrogates by U+FFFD: UTF-8 cannot encode them, and clients fail."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -33,7 +33,7 @@ def sendable(text: str) -> str:
 
 
 def sendable_json(value: Any) -> Any:
-    """A JSON value whose strings are all ``sendable``."""
+    """Apply ``sendable`` to all strings in a JSON value."""
     if isinstance(value, str):
         return sendable(value)
     if isinstance(value, dict):
@@ -44,9 +44,9 @@ def sendable_json(value: Any) -> Any:
 
 
 def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
-    """Another party's text as one printable line: no secret, no escape sequence, at most ``limit`` characters."""
+    """A third party's text as one printable line without secrets and escapes, at most ``limit`` characters."""
     line = text if isinstance(text, str) else ""
-    # Bounded before anything else: a body may have megabytes. A secret cut by the bound is past ``limit`` anyway.
+    # Cut first: a body may have megabytes. A secret that this cuts lies past ``limit`` anyway.
     line = sendable(line[:_READ])
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
@@ -57,9 +57,9 @@ def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
 
 
 def read_prompt(package: str, name: str) -> tuple[str, str]:
-    """Return the version and the text of ``<name>.md``, whose first line is ``version: N``: other words, another N.
+    """Return version and text of ``<name>.md``. Its first line is ``version: N``; N changes with the text.
 
-    Raises ValueError where the first line is no version.
+    Raises ValueError if the first line is not a version.
     """
     first, _, text = files(package).joinpath(f"{name}.md").read_text("utf-8").partition("\n")
     label, _, version = first.partition(":")
@@ -74,7 +74,7 @@ RESERVED_OPTIONS: Final = {
     "response_json_schema": "the judge's own question says it",
     "response_mime_type": "the judge's own question says it",
     "candidate_count": "num_samples says how often a judge is asked",
-    # Its base_url and headers would send our key wherever a pull request's criteria file says.
+    # base_url and headers would let a pull request's criteria file send our key anywhere
     "http_options": "retries, times and addresses are agent-eval's own (llm.*, GOOGLE_GEMINI_BASE_URL)",
     "should_return_http_response": "an answer has to be read",
     "tools": "a judge has no tools",
@@ -83,14 +83,14 @@ RESERVED_OPTIONS: Final = {
     "continuation_token": "a judge is asked once",
     "automatic_continuation": "a judge is asked once",
 }
-"""Fields of google-genai's GenerateContentConfig that nobody may set for a judge, and why."""
+"""Fields of google-genai's GenerateContentConfig that must not be set for a judge, and why."""
 
 
 @dataclass(frozen=True)
 class ProviderConfig:
-    """``environ``: the variables judges may use (``credentials.judge_environ``). ``timeout``: seconds of one try.
+    """Settings of providers. ``environ``: the variables that judges may use (``credentials.judge_environ``).
 
-    ``openai_base_url`` is the configuration's (``llm.openai_base_url``) and wins over the environment's.
+    ``timeout``: seconds of one try. ``openai_base_url`` (``llm.openai_base_url``) wins over the environment's.
     """
 
     environ: Mapping[str, str] = field(repr=False)  # keys: a repr must not show them
@@ -98,13 +98,13 @@ class ProviderConfig:
     openai_base_url: str = ""
 
     def value(self, *names: str) -> str:
-        """The first of these variables that is set; a secret that is not given to a job arrives as an empty one."""
+        """The first of these variables that is not empty; CI passes missing secrets as empty variables."""
         return next((value for name in names if (value := self.environ.get(name, "").strip())), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the conversation with the model."""
+    """A message of the conversation with the model."""
 
     role: Literal["user", "model"]
     text: str
@@ -112,13 +112,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
-    """What a model is asked, and everything that tells this request from another.
+    """A request to a model.
 
-    ``model`` is as configured (``openai/gpt-4.1-mini``). ``schema``: a JSON Schema that the answer, then JSON text,
-    must have. ``options`` are the user's (``judge_model_config``), in the names of google-genai's
-    GenerateContentConfig, snake_case. ``purpose`` is the criterion, or ``user_simulator``: what use and cost are
-    reported under. ``sample`` and ``repeat`` tell equal questions apart. ``candidates``: how many answers are wanted;
-    a provider may give fewer.
+    ``model`` is as configured (``openai/gpt-4.1-mini``). ``schema``: the JSON Schema of the answer, if that is to be
+    JSON. ``options`` are the user's (``judge_model_config``), named like fields of google-genai's
+    GenerateContentConfig, in snake_case. ``purpose`` is the criterion or ``user_simulator``; usage and cost are
+    reported by it. ``sample`` and ``repeat`` distinguish equal questions. ``candidates``: the number of answers wanted;
+    a provider may return fewer.
     """
 
     model: str
@@ -135,7 +135,7 @@ class LlmRequest:
 
 @dataclass(frozen=True, slots=True)
 class LlmUsage:
-    """Tokens of one call as reported; None: not reported, which is not zero. ``cached_input`` is inside ``input``."""
+    """Tokens of a call as reported; None: not reported. ``input_tokens`` includes ``cached_input_tokens``."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -143,13 +143,13 @@ class LlmUsage:
 
     @property
     def total(self) -> int | None:
-        """Input and output; None when either was not reported."""
+        """Input and output tokens; None if either was not reported."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
 
     def or_else(self, other: LlmUsage) -> LlmUsage:
-        """A copy with missing counts taken from ``other``."""
+        """Fill missing counts from ``other``."""
         return LlmUsage(
             other.input_tokens if self.input_tokens is None else self.input_tokens,
             other.output_tokens if self.output_tokens is None else self.output_tokens,
@@ -157,7 +157,7 @@ class LlmUsage:
         )
 
     def __add__(self, other: LlmUsage) -> LlmUsage:
-        """Missing counts stay unknown; missing cached tokens count as none."""
+        """Add counts: unreported ones stay unreported, except that cached tokens then count as 0."""
         inputs, outputs = (self.input_tokens, other.input_tokens), (self.output_tokens, other.output_tokens)
         return LlmUsage(
             None if None in inputs else sum(filter(None, inputs)),
@@ -168,9 +168,9 @@ class LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:
-    """What the model answered, and ``more``: the texts of further candidates.
+    """A model's answer; ``more`` holds the texts of further candidates.
 
-    ``usage`` is of all candidates and tries; ``cached``: it comes from the cache.
+    ``usage`` covers all candidates and tries; ``cached``: the answer is from the cache.
     """
 
     text: str
@@ -185,7 +185,7 @@ class LlmErrorKind(enum.StrEnum):
     RATE_LIMITED = "rate_limited"  # 429, and the deadline passed
     UNAVAILABLE = "unavailable"  # 5xx, or the connection failed
     TIMEOUT = "timeout"  # no answer in time
-    EMPTY = "empty"  # an answer without text, or one that was cut
+    EMPTY = "empty"  # an answer without text, or a truncated one
     BLOCKED = "blocked"  # the provider's safety filter
     REFUSED = "refused"  # 4xx: the request, the model's name or the credentials are wrong
     BUDGET = "budget"  # the run may not spend more
@@ -193,10 +193,10 @@ class LlmErrorKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LlmError:
-    """Why there is no reply, in one sentence without secrets. ``retry_after`` in seconds, where the server said it.
+    """Why there is no reply, in a sentence without secrets. ``retry_after``: seconds that the server asks to wait.
 
-    ``seconds`` the try took on the wire, without waiting for its turn. ``usage``: tokens it cost all the same (an
-    answer that was cut). After retries ``seconds`` and ``usage`` are of all tries, waits included.
+    ``seconds``: duration of the call, without waiting in the queue. ``usage``: tokens it cost anyway (a truncated
+    answer). After retries ``seconds`` and ``usage`` cover all tries and the waits between them.
     """
 
     kind: LlmErrorKind
@@ -208,8 +208,8 @@ class LlmError:
 
 
 class Llm(Protocol):
-    """A model that can be asked. Any number of requests at once."""
+    """A client for models; takes any number of concurrent requests."""
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """Return one reply. Raises only CancelledError."""
+        """Return a reply or an error. Raises only CancelledError."""
         ...

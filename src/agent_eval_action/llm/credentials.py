@@ -1,4 +1,4 @@
-"""Which variables judges use, whether a model's credentials are there, and when an agent's .env counts."""
+"""Which variables judges use, whether a model's credentials are set, and when an agent's .env applies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_eval_action.llm.client import ProviderConfig
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 EXTRA: Final = "pip install 'agent-eval-action["
-"""In every sentence about something that is not installed: what credentials have no part in."""
+"""Part of every sentence about missing packages, which distinguishes them from missing credentials."""
 EXTRA_MISSING: Final = f"models named openai/… need the extra `openai`: {EXTRA}openai]'"
 OPENAI_KEY: Final = "OPENAI_API_KEY"
 OPENAI_URLS: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
@@ -21,9 +21,9 @@ CREDENTIALS_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 
 _DOTENV: Final = ".env"
 
-# What an agent's .env may say. Left out on purpose: a credentials file and Vertex's address. A pull request writes
-# the .env; a file of its choice can make google-auth send any readable file away as a token, and an address of its
-# choice would be sent the access token of the machine.
+# What an agent's .env may set. It must not set a credentials file or Vertex's address, because a pull request can
+# change the .env: its credentials file could make google-auth send any readable file as a token, and its address
+# would receive the machine's access token.
 _FROM_DOTENV: Final = (
     *GOOGLE_KEYS,
     *VERTEX_SWITCHES,
@@ -46,13 +46,13 @@ JUDGE_VARIABLES: Final = (
 
 
 def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict[str, str]:
-    """The variables judges use. ``dotenv`` (of the agent's folder) counts whole or not at all.
+    """The variables judges use. ``dotenv`` (of the agent's folder) applies as a whole or not at all.
 
-    It counts only where the environment has no model credential of its own: a .env that comes with a pull request
-    must not redirect the address that our key is sent to. Where it counts, the environment still wins by variable.
+    It applies only if the environment has no model credential: the .env of a pull request must not redirect our key
+    to another address. If it applies, variables of the environment still win over it.
     """
     ours = {name: value for name in JUDGE_VARIABLES if (value := environ.get(name, "").strip())}
-    # Any provider's: the variables are one set. Vertex switched on means the machine's own identity.
+    # A credential of any provider counts. With Vertex switched on, the credential is the machine's identity.
     keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
     if any(name in ours for name in keys) or uses_vertex(ProviderConfig(ours)):
         return ours
@@ -63,9 +63,9 @@ def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict
 def dotenv_of(
     folders: Iterable[Path], workspace: Path, ignored: Callable[[Path], bool] = lambda _: False
 ) -> dict[str, str]:
-    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it.
+    """The variables of the first ``.env`` in or above an agent's folder, inside the workspace, as ADK finds it.
 
-    ``ignored``: files that a change adds; they must not choose the judges' server.
+    ``ignored`` is true for files that a change adds; these must not choose the judges' server.
     """
     from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
 
@@ -79,7 +79,7 @@ def dotenv_of(
 
 
 def dotenv_of_agent(folder: Path, workspace: Path) -> dict[str, str]:
-    """The same for an agent itself: what is unreadable, or no text, gives it nothing."""
+    """The variables of an agent's ``.env``; none if the file cannot be read or is not text."""
     try:
         return dotenv_of([real_path(folder)], real_path(workspace))
     except (OSError, ValueError):
@@ -87,27 +87,27 @@ def dotenv_of_agent(folder: Path, workspace: Path) -> dict[str, str]:
 
 
 def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:
-    """Whether Google's models are asked through Vertex AI; a full resource name exists nowhere else (as in ADK)."""
-    # as google-genai reads its switches
+    """Whether Google's models are called through Vertex AI. As in ADK, full resource names always are."""
+    # the switches' values as google-genai reads them
     return model.startswith("projects/") or setup.value(*VERTEX_SWITCHES).lower() in ("true", "1")
 
 
 def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = "") -> str:
-    """One sentence that says what to set before ``model`` can be asked; "" where nothing is known to be missing.
+    """A sentence that says what to set before ``model`` can be called; "" if nothing is known to be missing.
 
-    Pure: no network. Only the first call shows whether a key is valid, or whether this machine has an identity.
+    Uses no network: only the first call shows whether a key is valid or this machine has an identity.
     """
     setup, problem = ProviderConfig(environ), ""
     no_credentials = f"no credentials for the model `{model}`: "
     if model.startswith("openai/"):
         if find_spec("openai") is None:
             problem = EXTRA_MISSING
-        # a server of one's own often wants no key
+        # self-hosted servers often need no key
         elif not (setup.value(OPENAI_KEY) or openai_base_url or setup.value(*OPENAI_URLS)):
             problem = f"{no_credentials}set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
     elif model.startswith("vertex_eval/"):
-        # As google-adk's facade to the evaluation service: the key wins, else both of the others. Not for coherence,
-        # whose prompt lies in a bucket that wants an identity.
+        # Like google-adk's evaluation facade: the key wins, else project and location are needed. Coherence always
+        # needs these, since reading its prompt from a bucket takes an identity.
         key_suffices = model != "vertex_eval/coherence"
         lacks = [name for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION") if not setup.value(name)]
         if lacks and not (key_suffices and setup.value("GOOGLE_API_KEY")):
@@ -117,7 +117,7 @@ def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = ""
         file = setup.value(CREDENTIALS_FILE)
         if file and not Path(file).is_file():
             problem = f"{no_credentials}{CREDENTIALS_FILE} names `{file}`, which is no file"
-        # a credentials file knows its project; with a key alone Vertex needs none (express mode)
+        # a credentials file names its project; with only a key Vertex needs none (express mode)
         elif not (file or model.startswith("projects/") or setup.value("GOOGLE_CLOUD_PROJECT", *GOOGLE_KEYS)):
             wanted = "GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION)"
             problem = f"no project for the model `{model}` on Vertex AI: set {wanted}"

@@ -1,4 +1,4 @@
-"""What models cost: the list prices of prices.json, which the configuration extends and overrides."""
+"""Prices of models: the list prices in prices.json, extended and overridden by the configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MILLION = 1_000_000
 class Price:
     """USD per million tokens.
 
-    ``cached_input`` None: as input. ``long`` holds for calls of more input tokens than ``above``.
+    ``cached_input`` None: same as ``input``. ``long`` applies to calls with more than ``above`` input tokens.
     """
 
     input: float
@@ -30,7 +30,7 @@ class Price:
     long: Price | None = None
 
     def usd(self, usage: LlmUsage) -> float:
-        """USD of a call; tokens that were not reported count as none."""
+        """The cost of a call in USD; unreported tokens count as 0."""
         sent = usage.input_tokens or 0
         if self.long is not None and self.above is not None and sent > self.above:
             return self.long.usd(usage)
@@ -42,7 +42,7 @@ class Price:
 
 @cache
 def _listed() -> tuple[str, dict[str, Price]]:
-    """The day of the table, and its prices."""
+    """The date of the price table, and its prices."""
     table = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
     prices = {}
     for model, entry in table["models"].items():
@@ -52,23 +52,23 @@ def _listed() -> tuple[str, dict[str, Price]]:
 
 
 def listed_on() -> str:
-    """The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
+    """The date of the price table. A new table changes the scores of cost_usd_v1 for the same calls."""
     return _listed()[0]
 
 
-# gemini-2.5-flash-preview-09-2025 is gemini-2.5-flash; gpt-5-pro is not gpt-5.
+# gemini-2.5-flash-preview-09-2025 has the price of gemini-2.5-flash; gpt-5-pro is not gpt-5.
 _SAME_MODEL: Final = re.compile(r"(?:[-@:](?:\d{2,8}|preview|exp|experimental|latest|stable|default))*")
-_BOUNDARIES: Final = ("", *"-@:/")  # what may follow the model's name in a name of the configuration's
+_BOUNDARIES: Final = ("", *"-@:/")  # what may follow a configured name in a model's name
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices by model: ``own``, of the configuration, then the table. The longest name that fits wins."""
+    """Prices by model: ``own`` from the configuration, then the table. The longest matching name wins."""
 
     own: Mapping[str, Price] = field(default_factory=dict)
 
     def find(self, model: str) -> Price | None:
-        """The price of a model as configured or as it called itself; None: unknown."""
+        """The price of a model, by its configured or its reported name; None if unknown."""
         short = model.rpartition("/")[2]  # openai/gpt-5, models/gemini-2.5-flash, projects/p/…/models/gemini-2.5-pro
         for name in (model, short):
             if fits := [key for key in self.own if name.startswith(key) and name[len(key) :][:1] in _BOUNDARIES]:
@@ -78,7 +78,7 @@ class Prices:
         return listed[max(fits, key=len)] if fits else None
 
     def require(self, models: Iterable[str], max_cost: float | None) -> None:
-        """Raise ConfigError when a limit in USD is set and a model has no price: it could not be held."""
+        """Raise ConfigError if a limit in USD is set and a model has no price, since it could not be enforced."""
         if max_cost is None:
             return
         if unknown := sorted({model for model in models if self.find(model) is None}):
@@ -89,7 +89,7 @@ class Prices:
 
 
 def price_hint(model: str) -> str:
-    """How to price a model, as agent-eval.yaml has it."""
+    """Show how to set a model's price in agent-eval.yaml."""
     return f'llm: {{prices: {{"{model}": {{input: 0.30, output: 2.50}}}}}}'
 
 
@@ -100,9 +100,9 @@ _CENT = 0.01
 
 @dataclass(slots=True)
 class Estimate:
-    """Answers, tokens and USD of what is planned, likely and at most; a call may give several answers.
+    """Likely and maximal number and cost of planned answers. USD is None if a model has no price.
 
-    USD None: some model has no price.
+    ``calls`` counts answers; one request may return several.
     """
 
     prices: Prices
@@ -112,7 +112,7 @@ class Estimate:
     most_usd: float | None = 0.0
 
     def add(self, model: str, questions: int, samples: int = 1) -> None:
-        """Add questions with so many votes on each at most; those that agree decide before: 3 of 5."""
+        """Add questions with up to ``samples`` votes each; usually a bare majority decides, such as 3 of 5."""
         likely, most = questions * (samples // 2 + 1), questions * samples
         self.calls += likely
         self.most_calls += most
@@ -125,7 +125,7 @@ class Estimate:
 
     @property
     def sentence(self) -> str:
-        """For the log; "" when no judge is asked."""
+        """A line for the log; "" if no judge is asked."""
         if not self.most_calls:
             return ""
         if self.usd is None or self.most_usd is None:

@@ -1,6 +1,6 @@
-"""How many calls of a model are under way, and how fast they start: by the user's bounds, and by what a 429 teaches.
+"""Limit the concurrency and the start rate of a model's calls by the user's limits and by 429 responses.
 
-The rate is learnt by the file that agents' workers use too. docs/cost.md has the figure that its lines are kept for.
+The rate estimator is the file that agents' workers also use. docs/cost.md shows what it gains.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from agent_eval_action.llm.budget import estimated_usage
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.worker.agent_eval_worker_rate import RateEstimator
 
-_CUT = 0.7  # CUBIC's: half is too much where what was refused is asked again anyway (RFC 9438, 4.6)
-_FIRST_PERMITS = 48  # before the first answer; they double each round trip
+_CUT = 0.7  # CUBIC's factor (RFC 9438, 4.6): halving is too much, since refused calls are retried anyway
+_FIRST_PERMITS = 48  # before the first answer; doubles each round trip
 _MINUTE_S = 60.0
 
 
 class AdaptiveSemaphore:
     """A semaphore whose size grows with ``succeeded`` and is cut by ``refused``.
 
-    It begins with ``start`` permits and has one more for every success (doubling each round trip) until the first
-    refusal; from then on one more a round. Refusals of what began before the last cut do not cut again.
+    It starts with ``start`` permits. Until the first refusal, every success adds one (doubling each round trip); after
+    it, every round adds one. Refusals of calls that started before the last cut do not cut again.
     """
 
     def __init__(self, ceiling: int, start: int | None = None) -> None:
         self.ceiling = ceiling
         self.size = float(min(ceiling, start or ceiling))
         self.taken = 0
-        self._most = 0  # taken at once since the last cut: a refusal may arrive when most have left
+        self._most = 0  # most permits taken at once since the last cut: when a refusal arrives, few may be left
         self._cuts = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
     async def permit(self) -> AsyncIterator[int]:
-        """A permit, first come first served; pass the yielded value to ``refused``."""
+        """Hold a permit, first come first served; pass the yielded value to ``refused``."""
         if self._waiting or self.taken >= int(self.size):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
-                await turn  # whoever wakes it has counted it as taken
+                await turn  # _wake has already counted this permit as taken
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._release()
@@ -58,14 +58,14 @@ class AdaptiveSemaphore:
             self._release()
 
     def succeeded(self) -> None:
-        """Something that held a permit was not refused."""
-        if self.taken * 2 >= int(self.size):  # growth nobody uses would be a burst later
+        """Report that a call with a permit was not refused."""
+        if self.taken * 2 >= int(self.size):  # unused growth would allow a burst later
             step = 1.0 if self._cuts == 0 else 1.0 / self.size
             self.size = min(float(self.ceiling), self.size + step)
             self._wake()
 
     def refused(self, permit: int) -> None:
-        """What held this permit was refused for asking too much."""
+        """Report that the call with this permit was refused because of too many requests."""
         if permit == self._cuts:
             self._cuts += 1
             self.size = max(1.0, min(self.size, float(self._most)) * _CUT)
@@ -85,7 +85,7 @@ class AdaptiveSemaphore:
 
 @dataclass(eq=False)
 class RatedCall:
-    """A call under way, of about so many ``tokens``. Who makes it sets ``refused`` on a 429, and the tokens it took."""
+    """A call in flight and its estimated ``tokens``. The caller sets ``refused`` on a 429, and the actual tokens."""
 
     start: float
     tokens: int
@@ -95,14 +95,14 @@ class RatedCall:
 
 @dataclass
 class MinuteLimits:
-    """The user's bounds on one model over any 60 seconds, refused calls left out; None: no bound."""
+    """The user's limits on a model over any 60 seconds, without refused calls; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
     _calls: deque[RatedCall] = field(default_factory=deque)
 
     def wait(self, now: float, tokens: int) -> float:
-        """Seconds until a call of about so many tokens may start; 0: now."""
+        """Seconds until a call with about ``tokens`` tokens may start; 0: now."""
         while self._calls and self._calls[0].start <= now - _MINUTE_S:
             self._calls.popleft()
         wait = 0.0
@@ -110,25 +110,25 @@ class MinuteLimits:
             wait = self._calls[-self.requests].start + _MINUTE_S - now
         if self.tokens is not None:
             total = sum(call.tokens for call in self._calls)
-            for call in self._calls:  # one that is larger than the bound goes alone
+            for call in self._calls:  # a call over the limit goes alone
                 if total + tokens <= self.tokens:
                     break
                 wait, total = max(wait, call.start + _MINUTE_S - now), total - call.tokens
         return wait
 
     def start(self, now: float, tokens: int) -> RatedCall:
-        """A call starts now."""
+        """Record a call that starts now."""
         self._calls.append(call := RatedCall(now, tokens))
         return call
 
     def refused(self, call: RatedCall) -> None:
-        """The call was not let through: it counts nowhere."""
+        """Forget a refused call: it does not count."""
         if call in self._calls:
             self._calls.remove(call)
 
 
 class Limiter:
-    """One model's permits and rate. ``clock`` gives monotonic seconds."""
+    """The permits and the rate of one model. ``clock`` returns monotonic seconds."""
 
     def __init__(
         self,
@@ -146,9 +146,9 @@ class Limiter:
 
     @asynccontextmanager
     async def call(self, tokens: int = 0) -> AsyncIterator[RatedCall]:
-        """Wait for a permit and for the rate; the call is made inside. ``tokens``: about how many it will take."""
+        """Wait for a permit and for the rate; make the call inside. ``tokens``: its estimated tokens."""
         async with self.permits.permit() as permit:
-            async with self._in_order:  # one that waits keeps those behind it from slipping past
+            async with self._in_order:  # calls start in order, even while one waits
                 while wait := max(self.rate.wait(self._clock()), self.minute.wait(self._clock(), tokens)):  # noqa: ASYNC110 - nothing sets an event: the wait is known
                     await asyncio.sleep(wait)
                 started, call = self.rate.start(self._clock()), self.minute.start(self._clock(), tokens)
@@ -159,21 +159,21 @@ class Limiter:
                     self.refusals += 1
                     self.minute.refused(call)
                     if not self.rate.refused(started, self._clock(), call.retry_after):
-                        self.permits.refused(permit)  # no rate explains it: the server minds how many are under way
+                        self.permits.refused(permit)  # not explained by the rate: the server limits concurrency
                 else:
                     self.permits.succeeded()
 
 
 @dataclass
 class RateLimited:
-    """An ``Llm`` whose every call waits for its turn. Retries go around it: a wait between tries holds no permit."""
+    """An ``Llm`` whose calls wait for their turn. Retries wrap it, so waits between tries hold no permit."""
 
     inner: Llm
     options: LlmOptions = field(default_factory=LlmOptions)
     _limiters: dict[str, Limiter] = field(default_factory=dict)
 
     def limiter(self, model: str) -> Limiter:
-        """The limiter of a model as configured; the key ``*`` of a bound holds for models without their own."""
+        """The limiter of a model; limits under the key ``*`` apply to models without their own."""
         if model not in self._limiters:
             requests, tokens = self.options.requests_per_minute, self.options.tokens_per_minute
             minute = MinuteLimits(requests.get(model, requests.get("*")), tokens.get(model, tokens.get("*")))
@@ -181,7 +181,7 @@ class RateLimited:
         return self._limiters[model]
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One try."""
+        """Make one try."""
         async with self.limiter(request.model).call(estimated_usage(request).total or 0) as call:
             answer = await self.inner.generate(request)
             if isinstance(answer, LlmReply):

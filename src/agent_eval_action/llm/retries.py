@@ -1,4 +1,4 @@
-"""When a failed call of a judge or a simulated user is made again: by its error, and by the server's Retry-After."""
+"""Retry failed calls of judges and simulated users, depending on the error and the server's Retry-After."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, 
 
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
-# An empty or cut answer was paid for, and asking a fourth time has rarely changed a model's mind.
+# Empty and truncated answers cost tokens, and a fourth try rarely helps.
 EMPTY_TRIES: Final = 3
 _PASSING: Final = frozenset(
     {LlmErrorKind.RATE_LIMITED, LlmErrorKind.UNAVAILABLE, LlmErrorKind.TIMEOUT, LlmErrorKind.EMPTY}
@@ -23,11 +23,11 @@ _PASSING: Final = frozenset(
 
 @dataclass(frozen=True)
 class Retrying:
-    """An ``Llm`` that asks ``llm`` until it answers, errs for good, or ``deadline`` seconds are spent.
+    """An ``Llm`` that calls ``llm`` until it answers, fails permanently, or has used up ``deadline`` seconds.
 
-    The waits between tries count and the time failed tries took on the wire, not the time in the limiter's queue.
-    Tokens of failed tries are in the usage of what is returned. No tenacity: tries end in values, the deadline is not
-    the clock's, and the server has a say in each wait.
+    Failed tries and the waits between them count towards the deadline, time in the limiter's queue does not. The usage
+    returned includes failed tries. Tenacity does not fit: errors are values here, the deadline is not wall-clock time,
+    and the server influences each wait.
     """
 
     llm: Llm
@@ -36,7 +36,7 @@ class Retrying:
     jitter: Callable[[], float] = random.random
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply, or the last try's error."""
+        """Return a reply, or the last try's error."""
         spent, tries, empty, wasted = 0.0, 0, 0, LlmUsage(0, 0, 0)
         while True:
             answer = await self.llm.generate(request)
@@ -56,14 +56,14 @@ class Retrying:
             spent += wait
 
     def _wait(self, tries: int, retry_after: float | None) -> float:
-        """Seconds before the next try. Jitter on top of Retry-After keeps clients from returning at the same moment."""
+        """Seconds before the next try. Jitter added to Retry-After keeps clients from retrying at the same moment."""
         longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 10))
         if retry_after is None:
             return self.jitter() * longest
         return retry_after + self.jitter() * min(longest, max(retry_after, FIRST_WAIT) / 2)
 
     def _end(self, error: LlmError, empty: int, spent: float, wait: float) -> str | None:
-        """How the sentence ends when no further try is made; None: try again."""
+        """The end of the error's sentence if there is no further try; None: try again."""
         if error.kind not in _PASSING:
             return ""
         if error.kind is LlmErrorKind.EMPTY and empty >= EMPTY_TRIES:
@@ -72,6 +72,6 @@ class Retrying:
         if error.retry_after is not None and error.retry_after > left:
             return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.retry_deadline"
         if left <= 0 or wait > left:
-            # the deadline and not what was spent: an outage says the same of every case, so that reports say it once
+            # name the deadline, not the time spent: cases in one outage then have equal messages, which reports merge
             return f"; given up after {self.deadline:g} s (llm.retry_deadline)"
         return None

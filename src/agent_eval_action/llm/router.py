@@ -1,7 +1,7 @@
-"""The client that judges and simulated users get: every policy around every provider, put together once per run.
+"""The client for judges and simulated users: all policies around all providers, built once per run.
 
-From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
-is spent), candidates, the budget, retries (a wait between two tries holds no permit), the rate, the provider.
+From the outside in: the cache (its answers are free and immediate, even when the budget is spent), candidates, the
+budget, retries (waits between tries hold no permit), the rate limit, the provider.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ CACHE_FOLDER = "llm"
 
 @dataclass
 class ProviderRouter:
-    """The providers, each made when a model of it is first asked: their libraries are heavy.
+    """Sends calls to providers, creating each on first use because their libraries are heavy.
 
-    ``meter`` counts calls that were cancelled; ``observe`` is called with the outcome of every other.
+    ``meter`` counts cancelled calls; ``observe`` is called with the outcome of all others.
     """
 
     setup: ProviderConfig
@@ -39,7 +39,7 @@ class ProviderRouter:
     made: dict[str, ModelProvider[Any, Any]] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """Send the call to the model's provider."""
+        """Send a call to the model's provider."""
         try:
             reply = await self.find(request.model).generate(request)
         except asyncio.CancelledError:
@@ -56,7 +56,7 @@ class ProviderRouter:
         return self.made[name]
 
     def identity(self, model: str) -> tuple[str, str]:
-        """(provider, server): an answer of another server is another answer."""
+        """Provider and server, for the cache: answers of another server are not reused."""
         name = provider_of(model)
         setup = self.setup
         if name == "openai":
@@ -78,17 +78,17 @@ class LlmStack:
     _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply; see ``Llm``."""
+        """Return a reply; see ``Llm``."""
         return await self.llm.generate(request)
 
     async def warm_up(self, models: Iterable[str]) -> dict[str, str]:
-        """Load what first calls need (about a second) while agents start; the models that will not work, and why."""
+        """Open clients (about a second) while agents start. Returns the models that will not work, and why."""
         asked = sorted(set(models))
         problems = await asyncio.gather(*(self._router.find(model).warm_up(model) for model in asked))
         return {model: problem for model, problem in zip(asked, problems, strict=True) if problem}
 
     async def close(self) -> None:
-        """Close connections, and make room in the cache; never raises."""
+        """Prune the cache and close connections; never raises."""
         if self._store is not None:
             await asyncio.to_thread(self._store.prune)
         for provider in self._router.made.values():
@@ -105,10 +105,10 @@ def open_llm(
     say: Callable[[str], None] = lambda _: None,
     observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
 ) -> LlmStack:
-    """The client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
+    """Build the client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
 
-    ``cache`` None: nothing is kept. ``read_cache`` False (a run that writes history): votes are made anew, or history
-    would understate the judges' noise. ``say`` is called once when the cache cannot be used.
+    ``cache`` None: cache nothing. ``read_cache`` False (for a run that writes history): cached votes are not reused,
+    because history would understate the judges' noise. ``say`` is called once if the cache cannot be used.
     """
     setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
     router = ProviderRouter(setup, meter, observe)

@@ -1,4 +1,4 @@
-"""The table of providers, and which of them a model's name means."""
+"""The table of providers, and which provider serves a model, by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROVIDERS: Final[dict[str, type[ModelProvider[Any, Any]]]] = {
 }
 
 _PREFIXES: Final = ("openai", "vertex_eval")
-# What google-genai and ADK take for a model of Google: a bare name, or a resource name that begins so.
+# google-genai and ADK accept bare names, and resource names that begin with one of these.
 _RESOURCES: Final = ("projects", "publishers", "models", "tunedModels")
 _MODEL_IN_RESOURCE: Final = re.compile(
     r"models/[^/\s]+|tunedModels/[^/\s]+|publishers/[^/\s]+/models/[^/\s]+"
@@ -28,13 +28,13 @@ _OPENAI_NAME: Final = re.compile(r"(?:gpt|chatgpt|o[1-9])\b[\w.-]*")
 
 
 def provider_of(model: str) -> str:
-    """``openai/x`` is asked at openai, ``vertex_eval/x`` at Vertex's evaluation, everything Google knows at google."""
+    """The provider's name: that of the prefix in ``openai/x`` and ``vertex_eval/x``, else google."""
     prefix, _, _ = model.partition("/")
     return prefix if prefix in _PREFIXES else "google"
 
 
 def unknown_model(model: str) -> str:
-    """Why no provider knows this model, and what to write instead, in one sentence; "" for one that is known."""
+    """A sentence about why this model is unknown and what to write instead; "" if it is known."""
     prefix, slash, name = model.partition("/")
     problem = ""
     if not model.strip() or re.search(r"\s", model):
@@ -64,5 +64,5 @@ def unknown_model(model: str) -> str:
 
 
 def check_options(model: str, options: Mapping[str, Any]) -> str:
-    """What is wrong with ``judge_model_config`` for this model, in one sentence; "" if nothing. No network."""
+    """A sentence about what is wrong with ``judge_model_config`` for this model; "" if nothing. No network."""
     return PROVIDERS[provider_of(model)].check_options(options) if options else ""

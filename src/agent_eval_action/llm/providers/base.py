@@ -1,4 +1,4 @@
-"""What all providers share: one client per address, one try per call, and errors as values that say what to do."""
+"""What providers share: one client per address, one try per call, and errors as values that say what to do."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRe
 K = TypeVar("K", bound=Hashable)
 C = TypeVar("C")
 
-# 409 and 425 are "not now" wherever a model's server uses them, 499 is Google's word for a call it cancelled.
+# Model servers use 409 and 425 for "not now"; Google uses 499 for a call it cancelled.
 _NOT_NOW: Final = frozenset({409, 425, 499})
-# "Multiple candidates is not enabled for this model" (400, Gemini 3), and every other server in its own words.
+# "Multiple candidates is not enabled for this model" (400, Gemini 3); other servers word it differently.
 _MAY_MIND_CANDIDATES: Final = frozenset({400, 422, 500, 501})
 _TIMEOUTS: Final = frozenset({408, 504})
 
 
 class ModelProvider(abc.ABC, Generic[K, C]):
-    """An ``Llm`` that asks a server, without retries. Lives in one event loop."""
+    """An ``Llm`` that calls a server without retries. Belongs to one event loop."""
 
     def __init__(self, setup: ProviderConfig) -> None:
         self.setup = setup
@@ -35,32 +35,32 @@ class ModelProvider(abc.ABC, Generic[K, C]):
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
-        """What is wrong with these options (judge_model_config), in one sentence; "" if nothing. No network."""
+        """A sentence about what is wrong with these options (judge_model_config); "" if nothing. No network."""
         del options
         return ""
 
     @abc.abstractmethod
     def address(self, model: str) -> K:
-        """Where a model is asked and as whom."""
+        """The server and the identity to call a model with; there is one client per address."""
 
     @abc.abstractmethod
     async def open(self, address: K) -> C:
-        """Make the client of an address. What blocks runs in a thread: it would hold up every other call."""
+        """Make the client of an address. Blocking work must run in a thread, or it delays all other calls."""
 
     @abc.abstractmethod
     async def ask(self, client: C, request: LlmRequest) -> LlmReply | LlmError:
-        """One call. May raise whatever the client raises."""
+        """Make one call. May raise whatever the client raises."""
 
     @abc.abstractmethod
     def describe(self, error: Exception, model: str) -> LlmError:
-        """What opening or asking raised, as an error."""
+        """Turn an exception of ``open`` or ``ask`` into an error."""
 
     @abc.abstractmethod
     async def close_client(self, client: C) -> None:
         """Close a client's connections. May raise."""
 
     async def client(self, model: str) -> C:
-        """The client of a model: hundreds of first calls share one, and one that failed to open is opened again."""
+        """The client of a model. Concurrent first calls share it; if opening it failed, it is opened again."""
         address = self.address(model)
         task = self._clients.get(address)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
@@ -68,7 +68,7 @@ class ModelProvider(abc.ABC, Generic[K, C]):
         return await asyncio.shield(task)
 
     async def warm_up(self, model: str) -> str:
-        """Load what the first call needs ahead of it; what fails, in one sentence, or ""."""
+        """Open the client before the first call. Returns a sentence about what failed, or ""."""
         try:
             await self.client(model)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a sentence
@@ -76,17 +76,17 @@ class ModelProvider(abc.ABC, Generic[K, C]):
         return ""
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One call; a second where the model minds several candidates. Raises nothing but CancelledError."""
+        """Make one call, and a second for one candidate if the model rejects several. Raises only CancelledError."""
         answer = await self._call(request)
         if request.candidates > 1 and isinstance(answer, LlmError) and answer.status in _MAY_MIND_CANDIDATES:
             return await self._call(replace(request, candidates=1))
         return answer
 
     async def _call(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One call within ``setup.timeout``."""
+        """Make one call within ``setup.timeout``."""
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self.setup.timeout):  # around everything, the renewal of a token included
+            async with asyncio.timeout(self.setup.timeout):  # also covers renewing a token
                 client = await self.client(request.model)
                 started = time.monotonic()
                 answer = await self.ask(client, request)
@@ -106,7 +106,7 @@ class ModelProvider(abc.ABC, Generic[K, C]):
 def status_error(
     server: str, status: int, text: str, advice: Mapping[int, str], *, wait: float | None = None
 ) -> LlmError:
-    """A response that is no answer. ``text`` is what may be shown of its body; ``advice`` says what to do by status."""
+    """The error of an HTTP status. ``text``: the part of the body to show. ``advice``: what to do, by status."""
     try:
         phrase = HTTPStatus(status).phrase.lower()
     except ValueError:
@@ -121,7 +121,7 @@ def status_error(
 
 
 def kind_of(status: int) -> LlmErrorKind:
-    """The kind of error a status is."""
+    """The kind of error for an HTTP status."""
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return LlmErrorKind.RATE_LIMITED
     if status in _TIMEOUTS:
@@ -132,9 +132,10 @@ def kind_of(status: int) -> LlmErrorKind:
 
 
 def exception_error(server: str, error: Exception, secrets: Iterable[str], *malformed: type[Exception]) -> LlmError:
-    """What a client raised over time, over an answer (``malformed``: types of its own) or over what it was to ask.
+    """The error of a client's exception: a timeout, an unreadable answer or an invalid request.
 
-    Messages of parse errors are left out: they hold whole answers.
+    ``malformed`` are the client's own exceptions for unreadable answers. Their messages are left out, since they
+    contain whole answers.
     """
     if isinstance(error, TimeoutError):
         return LlmError(LlmErrorKind.TIMEOUT, f"{server} did not answer in time")
@@ -147,9 +148,9 @@ def exception_error(server: str, error: Exception, secrets: Iterable[str], *malf
 
 
 def unusable_answer(finish: str, usage: LlmUsage, *, blocked: bool, longest: str) -> LlmError:
-    """An answer without text, or one that is not whole. ``finish`` is the reason it gives, in the provider's words.
+    """The error of an answer that has no text or is incomplete. ``finish``: the provider's finish reason.
 
-    ``blocked``: a filter ended it; ``longest``: what to do where it ended at its largest length, else "".
+    ``blocked``: a filter stopped it. ``longest``: what to do if it reached the maximum length, else "".
     """
     if blocked:
         return LlmError(LlmErrorKind.BLOCKED, f"the answer was blocked ({finish})", usage=usage)
@@ -160,7 +161,7 @@ def unusable_answer(finish: str, usage: LlmUsage, *, blocked: bool, longest: str
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds a server asks to wait: ``retry-after-ms`` (OpenAI), or Retry-After as seconds or as a date."""
+    """Seconds that a server asks to wait: ``retry-after-ms`` (OpenAI), or Retry-After in seconds or as a date."""
     named = {name.lower(): value.strip() for name, value in headers.items()}
     milliseconds = seconds_of(named.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -176,7 +177,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """A number of seconds; None for what is no finite number, or a negative one."""
+    """Parse a number of seconds; None unless finite and not negative."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Google's models, at the Gemini API and at Vertex AI: where and as whom they are asked, answers and errors."""
+"""Google's models through the Gemini API and Vertex AI: address and credentials, answers, errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-_BAD_KEY: Final = re.compile(rb"API_KEY_INVALID|API key not valid")  # which Gemini calls a bad request
+_BAD_KEY: Final = re.compile(rb"API_KEY_INVALID|API key not valid")  # Gemini answers 400 to an invalid key
 _KEY_ADVICE: Final = "check GOOGLE_API_KEY or GEMINI_API_KEY"
 _GEMINI_ADVICE: Final = {
     400: "check the key and the options in judge_model_config",
@@ -68,8 +68,8 @@ _IN_PROJECT: Final = re.compile(r"projects/([^/]+)/locations/([^/]+)/")
 _LONGEST_ERROR: Final = 64 * 1024
 
 
-class HttpFailure(Exception):  # noqa: N818 - a response, carried past the client's own reading of it
-    """A response that is not 200, with the beginning of its body."""
+class HttpFailure(Exception):  # noqa: N818 - carries a response past the client's own parsing
+    """A response other than 200, with the beginning of its body."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         super().__init__(f"status {status}")
@@ -78,7 +78,7 @@ class HttpFailure(Exception):  # noqa: N818 - a response, carried past the clien
 
 @dataclass(frozen=True)
 class Address:
-    """Which service is asked and as whom: one client each. ``project`` "" on Vertex: the credentials know it."""
+    """A service and the identity to call it with. ``project`` "" on Vertex: the credentials' project."""
 
     vertex: bool
     key: str = field(default="", repr=False)
@@ -87,17 +87,17 @@ class Address:
 
 
 class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
-    """A service of Google's: a client of its SDK over a session of our own."""
+    """A Google service: a client of its SDK on our own aiohttp session."""
 
     def address(self, model: str) -> Address:
-        """Where a model is asked. A full resource name says its project and its location itself."""
+        """The address of a model; a full resource name contains project and location."""
         setup = self.setup
         if not uses_vertex(setup, model):
             return Address(vertex=False, key=setup.value(*GOOGLE_KEYS))
         if named := _IN_PROJECT.match(model):
             return Address(vertex=True, project=named[1], location=named[2])
         project = setup.value("GOOGLE_CLOUD_PROJECT")
-        # As google-genai: a project wins over a key, and a key alone is Vertex's express mode, which has neither.
+        # Like google-genai: a project wins over a key; a key alone means express mode, without project and location.
         if not project and not setup.value(CREDENTIALS_FILE) and (key := setup.value(*GOOGLE_KEYS)):
             return Address(vertex=True, key=key)
         return Address(vertex=True, project=project, location=setup.value("GOOGLE_CLOUD_LOCATION") or "global")
@@ -108,8 +108,8 @@ class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
 
     async def open(self, address: Address) -> tuple[C, aiohttp.ClientSession]:
         aiohttp = await asyncio.to_thread(importlib.import_module, "aiohttp")
-        # Connections without a bound (the limiter's is the bound), made in the running loop. aiohttp and not httpx:
-        # with hundreds of connections httpx takes ten times the processor time per call. Proxies are the process's own.
+        # No limit on connections, since the rate limiter bounds them. With hundreds of connections, httpx takes ten
+        # times as much CPU time per call as aiohttp. Proxies come from the process's environment.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), trust_env=True, raise_for_status=_raise_for_status
         )
@@ -126,7 +126,7 @@ class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
         await client[1].close()
 
     def http_options(self, where: Address, session: aiohttp.ClientSession) -> HttpOptions:
-        """One try, no redirect, our own connections, and an address: the SDK would look for one in os.environ."""
+        """One try, no redirects, our session, and an explicit address (the SDK would read it from os.environ)."""
         from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see GoogleProvider.make_client
 
         if not where.vertex:
@@ -139,15 +139,15 @@ class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
             url = f"https://{where.location}-aiplatform.googleapis.com/"
         return HttpOptions(
             base_url=(self.setup.value("GOOGLE_VERTEX_BASE_URL") or url) if where.vertex else url,
-            timeout=round(self.setup.timeout * 1000),  # sent along too, so that a server stops when we have
-            retry_options=HttpRetryOptions(attempts=1),  # without it, it sleeps up to 10 s and asks again on its own
-            # The client would follow a redirect with the key in a header of its own, to whatever host it names.
+            timeout=round(self.setup.timeout * 1000),  # also sent to the server, so that it stops when we do
+            retry_options=HttpRetryOptions(attempts=1),  # by default the SDK sleeps up to 10 s and retries
+            # the client would send the key to whatever host a redirect names
             async_client_args={"allow_redirects": False},
             aiohttp_client=session,
         )
 
     def identity(self) -> tuple[Any, str]:
-        """Application default credentials and the project they belong to; GoogleAuthError where there are none."""
+        """Application default credentials and their project. Raises GoogleAuthError if there are none."""
         import google.auth  # noqa: PLC0415 - see GoogleProvider.make_client
 
         quota_project = self.setup.value("GOOGLE_CLOUD_QUOTA_PROJECT") or None
@@ -155,7 +155,7 @@ class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
         if file := self.setup.value(CREDENTIALS_FILE):
             load = google.auth.load_credentials_from_file
         with warnings.catch_warnings():
-            # It warns of files from strangers; this one is named by whoever runs us (never by an agent's .env).
+            # It warns about untrusted files. This one is named by the job's environment, never by an agent's .env.
             warnings.simplefilter("ignore", DeprecationWarning)
             credentials, project = load(*([file] if file else []), scopes=[_SCOPE], quota_project_id=quota_project)
         return credentials, project or ""
@@ -188,11 +188,11 @@ class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
-    """Take an error before the client reads it: it would read all of it, and lose the status if it is broken JSON."""
-    if response.status == HTTPStatus.OK:  # what the client takes for an answer
+    """Raise HttpFailure before the client reads an error: it has no size limit and loses the status of broken JSON."""
+    if response.status == HTTPStatus.OK:  # the only status that the client parses as an answer
         return
     body = bytearray()
-    with contextlib.suppress(Exception):  # a body that ends early says less; the status stands
+    with contextlib.suppress(Exception):  # a truncated body still leaves the status
         while len(body) < _LONGEST_ERROR and (chunk := await response.content.read(_LONGEST_ERROR - len(body))):
             body += chunk
     response.close()
@@ -200,10 +200,10 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
 
 
 def _response_error(failure: HttpFailure, name: str, where: Address) -> LlmError:
-    """A response that is not 200; Google's envelope is read where there is one."""
+    """The error of a response other than 200; reads Google's error envelope if there is one."""
     envelope = _envelope(failure.body)
     plain = failure.body.decode("utf-8", "replace")
-    page = plain.lstrip().startswith("<")  # a proxy's error page says nothing in one line
+    page = plain.lstrip().startswith("<")  # a proxy's HTML page has no useful line
     text = quoted(envelope.get("message") if envelope else "" if page else plain, [where.key])
     advice = _VERTEX_ADVICE if where.vertex else _GEMINI_ADVICE
     if failure.status == HTTPStatus.BAD_REQUEST and _BAD_KEY.search(failure.body):
@@ -217,7 +217,7 @@ def _response_error(failure: HttpFailure, name: str, where: Address) -> LlmError
         ids = (str(violation.get("quotaId", "")) for violation in violations if isinstance(violation, dict))
         quota = quota or next((name for name in ids if "PerDay" in name), "")
     if failure.status == HTTPStatus.TOO_MANY_REQUESTS and quota:
-        # Its RetryInfo says seconds all the same; no wait of ours reaches the next day.
+        # its RetryInfo still asks for seconds, but the quota returns only the next day
         sentence = f"the quota of the day is used up ({quoted(quota, [where.key], 120)}): {text}"
         return LlmError(LlmErrorKind.REFUSED, sentence, status=failure.status)
     wait = max((wait for wait in waits if wait is not None), default=None)
@@ -229,26 +229,26 @@ def _envelope(body: bytes) -> dict[str, Any]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if isinstance(value, list) and len(value) == 1:  # how a stream's error comes
+    if isinstance(value, list) and len(value) == 1:  # errors of streams come as a list
         value = value[0]
     found = value.get("error") if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def duration(text: object) -> float | None:
-    """google.protobuf.Duration as JSON has it, ``"1.5s"``, in seconds."""
+    """Parse a google.protobuf.Duration in JSON, like ``"1.5s"``, into seconds."""
     return seconds_of(text[:-1]) if isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)?s", text) else None
 
 
 class GoogleProvider(GoogleService["Client"]):
-    """Google's models, each request one call."""
+    """Google's models; one call per request."""
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
-        """What is wrong with these fields of GenerateContentConfig, in one sentence; "" if nothing."""
+        """A sentence about what is wrong with these fields of GenerateContentConfig; "" if nothing."""
         if not options:
             return ""
-        from google.genai.types import GenerateContentConfig  # noqa: PLC0415 - most of a second
+        from google.genai.types import GenerateContentConfig  # noqa: PLC0415 - takes most of a second
         from pydantic import ValidationError  # noqa: PLC0415 - see above
 
         for name in options:
@@ -266,10 +266,10 @@ class GoogleProvider(GoogleService["Client"]):
         return ""
 
     def make_client(self, where: Address, session: aiohttp.ClientSession) -> Client:
-        """Blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
-        from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
+        """Make the client; blocks for a tenth of a second, longer to look up Vertex's credentials."""
+        from google import genai  # noqa: PLC0415 - takes most of a second, and only runs with a model need it
 
-        # It says on stderr that two keys are set, and the like: we say what we think about variables ourselves.
+        # silence its warnings about variables on stderr; we report such problems ourselves
         logging.getLogger("google_genai").addHandler(logging.NullHandler())
         options = self.http_options(where, session)
         if where.key or not where.vertex:
@@ -304,7 +304,7 @@ class GoogleProvider(GoogleService["Client"]):
 
 
 def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
-    """The texts of the candidates that are whole, without their thoughts, which are paid for as output."""
+    """The texts of complete candidates. Thoughts are left out of the text, but count as output tokens."""
     reported, usage = response.usage_metadata, LlmUsage()
     if reported is not None:
         answer, thoughts = reported.candidates_token_count, reported.thoughts_token_count
@@ -325,7 +325,7 @@ def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
 
 
 def no_answer(finish: str, block_reason: str, usage: LlmUsage) -> LlmError:
-    """A response without a usable answer, by the reasons it gives."""
+    """The error of a response without a usable answer."""
     if block_reason:
         message = f"the prompt was blocked ({quoted(block_reason, limit=60)})"
         return LlmError(LlmErrorKind.BLOCKED, message, usage=usage)

@@ -1,4 +1,4 @@
-"""Models at a server that speaks OpenAI's wire: its dialects, answers and errors."""
+"""Models behind an OpenAI-compatible API: dialects of servers, answers, errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
 _URL: Final = "https://api.openai.com/v1"
-_DIALECTS: Final = 4  # how many a server can be asked in: three forms of the answer, two names of its length
+_DIALECTS: Final = 4  # tries to find one that a server takes: three answer formats, two names of the length option
 _CONNECTIONS: Final = 1000
 _KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
 _ADVICE: Final = {
@@ -46,11 +46,11 @@ _ADVICE: Final = {
     403: _KEY,
     404: "check the model's name, and OPENAI_BASE_URL: it mostly ends with /v1",
 }
-# Google's name of an option, OpenAI's, and what it must be.
+# By Google's name of an option: OpenAI's name, allowed types, and their description.
 _OPTIONS: Final[dict[str, tuple[str, tuple[type, ...], str]]] = {
     "temperature": ("temperature", (int, float), "a number"),
     "top_p": ("top_p", (int, float), "a number"),
-    "max_output_tokens": ("", (int,), "a whole number"),  # its name is the dialect's
+    "max_output_tokens": ("", (int,), "a whole number"),  # the name depends on the dialect
     "seed": ("seed", (int,), "a whole number"),
     "stop_sequences": ("stop", (list, tuple), "a list"),
     "presence_penalty": ("presence_penalty", (int, float), "a number"),
@@ -64,26 +64,26 @@ _BAD_REQUESTS: Final = frozenset({400, 404, 415, 422, 501})
 _THOUGHT: Final = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
 
-# How a server is asked for JSON, from the strictest; "prompt": in words alone.
+# The next weaker way to request JSON; "prompt": only in the prompt's words.
 _WEAKER_FORM: Final = {"json_schema": "json_object", "json_object": "prompt"}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one server understands: a form of the answer, and its name for the answer's largest length."""
+    """What a server understands: how to request JSON, and its name for the maximum length of an answer."""
 
     form: str = "json_schema"
     length: str = "max_tokens"
 
     @classmethod
     def for_server(cls, base_url: str) -> Dialect:
-        """What is tried first: OpenAI's reasoning models know only the newer name, others mostly the older."""
+        """The dialect to try first: OpenAI's reasoning models take only the newer name, most others the older."""
         host = urlsplit(base_url).hostname or ""
         newer = host.endswith(("openai.com", "openai.azure.com"))
         return cls(length="max_completion_tokens" if newer else "max_tokens")
 
     def without(self, part: Literal["form", "length", ""], request: LlmRequest) -> Dialect | None:
-        """The next to try where ``part`` was refused; None where there is none, or it was not asked for."""
+        """The next dialect to try after ``part`` was refused; None if there is none or ``request`` lacks that part."""
         if part == "form" and request.schema is not None and self.form in _WEAKER_FORM:
             return replace(self, form=_WEAKER_FORM[self.form])
         if part == "length" and "max_output_tokens" in _named(request.options):
@@ -92,7 +92,7 @@ class Dialect:
 
 
 def refused_part(status: int, body: object) -> Literal["form", "length", ""]:
-    """Which part of a request a server's error names as one it does not know."""
+    """Which part of a request a server rejected as unknown, by its error; "" for other errors."""
     if status not in _BAD_REQUESTS:
         return ""
     words = json.dumps(body, default=str)[:4000]
@@ -143,7 +143,7 @@ def _effort(thinking: Any) -> str:
 
 
 class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
-    """Each request one call, and one more where a server refuses a form it does not know."""
+    """One call per request, plus one for each part of the request that the server rejects as unknown."""
 
     def __init__(self, setup: ProviderConfig) -> None:
         super().__init__(setup)
@@ -152,7 +152,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
-        """What is wrong with options in Google's names, in one sentence; "" if nothing."""
+        """A sentence about what is wrong with these options, which have Google's names; "" if nothing."""
         for name, value in _named(options).items():
             if name not in _OPTIONS:
                 return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
@@ -174,7 +174,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
         await client.close()
 
     async def ask(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
-        """Ask; if the server refuses this form of request, try the next form and remember it."""
+        """Make the call; if the server rejects the dialect, try the next one and remember it."""
         from openai import APIStatusError  # noqa: PLC0415 - loaded by now
 
         name = request.model.removeprefix("openai/")
@@ -210,7 +210,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
             return exception_error(name, timeouts[0], secrets)
         if isinstance(error, openai.APIConnectionError):
             text = quoted(str(causes[-1]), secrets) or type(causes[-1]).__name__
-            if isinstance(causes[-1], ValueError):  # a URL with credentials in it, for one: asking again gives the same
+            if isinstance(causes[-1], ValueError):  # for example a URL with credentials: retrying is pointless
                 return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {text} — check OPENAI_BASE_URL")
             return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {text}")
         if isinstance(error, openai.OpenAIError) and not isinstance(error, ValueError):
@@ -218,18 +218,18 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
         return exception_error(name, error, secrets)
 
     def _server(self, secrets: tuple[str, ...]) -> str:
-        """The base URL as a sentence may show it: it may carry a name and a password."""
+        """The server's name for messages, without user and password of the base URL."""
         return urlsplit(self._base_url).netloc.rpartition("@")[2] or quoted(self._base_url, secrets, 100)
 
 
 def _response_error(error: Any, name: str, secrets: tuple[str, ...]) -> LlmError:
-    """A response that is an error; ``error`` is the SDK's APIStatusError."""
+    """The error of a response; ``error`` is the SDK's APIStatusError."""
     body = error.body if isinstance(error.body, dict) else {}
     message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
     plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
     text = quoted(message or plain, secrets)
     code = str(body.get("code") or body.get("type") or "")
-    if code == "content_filter":  # Azure's way to say that the prompt was blocked
+    if code == "content_filter":  # Azure's code for a blocked prompt
         return LlmError(LlmErrorKind.BLOCKED, "the prompt was blocked (content_filter)", status=error.status_code)
     if error.status_code == HTTPStatus.TOO_MANY_REQUESTS and code == "insufficient_quota":
         sentence = f"the account at {name} has no quota left: {text} — add credit, or use another key"
@@ -238,32 +238,33 @@ def _response_error(error: Any, name: str, secrets: tuple[str, ...]) -> LlmError
 
 
 def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
-    import openai  # noqa: PLC0415 - most of a second, and an extra
+    import openai  # noqa: PLC0415 - takes most of a second, and is an extra
     from httpx import Limits  # noqa: PLC0415 - comes with the SDK
 
     client = openai.AsyncOpenAI(
-        api_key=setup.value(OPENAI_KEY) or "none",  # a server of one's own often wants none; the SDK wants some
+        api_key=setup.value(OPENAI_KEY) or "none",  # the SDK requires a key, self-hosted servers often do not
         admin_api_key="",
         organization=setup.value("OPENAI_ORG_ID"),
         project=setup.value("OPENAI_PROJECT_ID"),
         base_url=base_url,
         timeout=setup.timeout,
         max_retries=0,  # the SDK would wait inside the limiter's slot
-        # aiohttp and not httpx alone: see GoogleService.open.
+        # aiohttp rather than httpx: see GoogleService.open.
         http_client=openai.DefaultAioHttpClient(
             limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,
         ),
     )
-    # Said as "" above, since for None it reads the process's environment; an empty header is refused by some servers.
+    # Passed as "" above because for None the SDK reads the environment; reset here because some servers reject empty
+    # headers.
     client.organization, client.project = client.organization or None, client.project or None
     client.admin_api_key = None
-    _ = client.chat.completions  # loads a third of a second of modules, here in a thread
+    _ = client.chat.completions  # imports modules for a third of a second: do it here, in a thread
     return client
 
 
 def _read(completion: ChatCompletion) -> LlmReply | LlmError:
-    """The texts of the choices that are whole. The SDK checks nothing: every field may be missing."""
+    """The texts of complete choices. The SDK validates nothing, so every field may be missing."""
     reported = getattr(completion, "usage", None)
     details = getattr(reported, "prompt_tokens_details", None)
     usage = LlmUsage(
@@ -290,14 +291,14 @@ def _count(value: object) -> int | None:
 
 
 def answer_text(content: str) -> str:
-    """The answer without what some servers leave in it: thoughts before it, a Markdown fence around it."""
+    """Remove what some servers leave in an answer: leading thoughts, a surrounding Markdown fence."""
     content = _THOUGHT.sub("", content, count=1) if content.lstrip().startswith("<think>") else content
     fenced = _FENCED.fullmatch(content)
     return (fenced[1] if fenced else content).strip()
 
 
 def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
-    """A completion without a usable answer, by the reasons it gives."""
+    """The error of a completion without a usable answer."""
     if refusal:
         return LlmError(LlmErrorKind.BLOCKED, f"the model declined to answer: {quoted(refusal)}", usage=usage)
     longest = "raise max_output_tokens" if finish == "length" else ""

@@ -1,4 +1,4 @@
-"""Vertex AI's evaluation service, asked through google-cloud-aiplatform one instance at a time."""
+"""Vertex AI's evaluation service, called through google-cloud-aiplatform, one instance per call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS: Final = (
     "multi_turn_tool_use_quality_v1",
     COHERENCE,
 )
-"""Metrics that may follow ``vertex_eval/``, beside ``PREDEFINED``."""
+"""Metrics that may follow ``vertex_eval/`` besides ``PREDEFINED``."""
 
 PREDEFINED: Final[Mapping[str, tuple[int, ...]]] = {
     "final_response_match": (2, 3),
@@ -47,11 +47,11 @@ PREDEFINED: Final[Mapping[str, tuple[int, ...]]] = {
     "text_quality": (1, 2),
     "tool_use_quality": (1, 2),
 }
-"""The service's own metrics that score texts, with their versions; a test compares them with the SDK's."""
+"""The service's predefined text metrics, with their versions; a test compares them with the SDK's."""
 
 
 def predefined_metric(name: str) -> str | None:
-    """The metric of this name, in its newest version where none is named; None where there is none."""
+    """The metric's name with its version, the newest if ``name`` has none; None for an unknown metric."""
     if name in PREDEFINED:
         return f"{name}_v{PREDEFINED[name][-1]}"
     base, _, version = name.rpartition("_v")
@@ -65,24 +65,23 @@ _RPC_KINDS: Final = {
     13: LlmErrorKind.UNAVAILABLE,
     14: LlmErrorKind.UNAVAILABLE,
 }
-"""google.rpc.Code of a result's own error; the others say that asking again gives the same."""
+"""Kinds by the google.rpc.Code of a result's error; for all other codes retrying is pointless."""
 
 _DOWNLOAD_SWITCH: Final = "LITELLM_LOCAL_MODEL_COST_MAP"
 
 
 class VertexEval(GoogleService[Any]):
-    """Vertex AI's evaluation service. ``request.options`` is the instance.
+    """Vertex AI's evaluation service. ``request.options`` is the instance to score.
 
-    Of one turn: ``prompt``, ``response`` and, where there is one, ``reference`` (texts). Of a conversation:
-    ``agent_data`` (agents by name; turns with their events, contents as google-genai writes them). Of a case of
-    agents-cli: ``eval_case`` with these fields and ``rubric_groups`` and ``context``, and the metric's ``parameters``.
-    The reply's
-    text is ``{"score": number, "explanation": text, "rubrics": [{"text", "met", "reason"}]}``.
-    ``GOOGLE_VERTEX_BASE_URL`` stands for the regional endpoint where it is set.
+    For a turn: ``prompt``, ``response`` and optionally ``reference`` (texts). For a conversation: ``agent_data``
+    (agents by name; turns with their events, contents as google-genai writes them). For a case of agents-cli:
+    ``eval_case`` with these fields, ``rubric_groups`` and ``context``, and the metric's ``parameters``. The text of the
+    reply is ``{"score": number, "explanation": text, "rubrics": [{"text", "met", "reason"}]}``.
+    ``GOOGLE_VERTEX_BASE_URL`` replaces the regional endpoint if set.
     """
 
     def make_client(self, where: Address, session: aiohttp.ClientSession) -> Any:
-        """Blocks for the seconds its imports take; raises ImportError where the extra is missing."""
+        """Make the client; its imports block for seconds. Raises ImportError if the extra is missing."""
         sdk, options = _import_sdk(), self.http_options(where, session)
         if where.key:
             return sdk.Client(api_key=where.key, http_options=options)
@@ -99,7 +98,7 @@ class VertexEval(GoogleService[Any]):
         if wrong := missing(request.model, self.setup.environ):
             return LlmError(LlmErrorKind.REFUSED, wrong)
         try:
-            await self.client(request.model)  # importing the SDK takes seconds, which are no part of the try
+            await self.client(request.model)  # importing the SDK takes seconds, which must not count as the try
         except Exception as error:  # noqa: BLE001 - errors of a part are values
             return self.describe(error, request.model)
         return await super().generate(request)
@@ -113,7 +112,7 @@ class VertexEval(GoogleService[Any]):
             return LlmError(LlmErrorKind.REFUSED, message)
         name = request.model.removeprefix(PREFIX)
         if name == COHERENCE:
-            # The service has no metric of this name: the SDK reads its prompt from a bucket, once.
+            # the service has no such metric: the SDK reads its prompt from a bucket, once
             resolve = types.PrebuiltMetric.COHERENCE.resolve
             metric = await asyncio.to_thread(resolve, sdk._api_client)  # noqa: SLF001 - resolve() takes no other
         else:
@@ -123,7 +122,7 @@ class VertexEval(GoogleService[Any]):
         return _reply(results[0].model_dump(mode="json", exclude_none=True) if results else {})
 
     def address(self, model: str) -> Address:
-        """As google-adk: the key wins. Coherence needs an identity, since its prompt lies in a bucket."""
+        """Like google-adk, prefer the key. Coherence needs an identity, since its prompt lies in a bucket."""
         key = self.setup.value("GOOGLE_API_KEY")
         if key and model != PREFIX + COHERENCE:
             return Address(vertex=True, key=key)
@@ -140,7 +139,7 @@ class VertexEval(GoogleService[Any]):
 
 
 def _import_sdk() -> ModuleType:
-    """Import without warnings of the SDK's own deprecations, and without the download that litellm would make."""
+    """Import the SDK without its deprecation warnings and without a download by litellm."""
     before = os.environ.get(_DOWNLOAD_SWITCH)
     os.environ[_DOWNLOAD_SWITCH] = "True"
     try:
@@ -148,7 +147,7 @@ def _import_sdk() -> ModuleType:
             warnings.simplefilter("ignore")
             sdk = importlib.import_module("agentplatform")  # untyped
             _ = sdk.types
-            importlib.import_module("agentplatform._genai.evals")  # pandas; else at the first call, in the loop
+            importlib.import_module("agentplatform._genai.evals")  # imports pandas here, not in the event loop
     finally:
         if before is None:
             os.environ.pop(_DOWNLOAD_SWITCH, None)
@@ -158,7 +157,7 @@ def _import_sdk() -> ModuleType:
 
 
 def _instance(instance: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``evals.evaluate`` makes of a row (or of an EvalCase with agent data) for these metrics."""
+    """Build the instance like ``evals.evaluate`` does from a row or an EvalCase with agent data."""
     if "eval_case" in instance:
         return _case_instance(instance["eval_case"])
     if "agent_data" in instance:
@@ -172,7 +171,7 @@ def _instance(instance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _case_instance(case: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``evals.evaluate`` makes of an EvalCase (``_evals_metric_handlers._build_evaluation_instance``, 2.7.0)."""
+    """Build the instance like ``_evals_metric_handlers._build_evaluation_instance`` (2.7.0) does from an EvalCase."""
     reference, context = case.get("reference") or {}, case.get("context")
     contents = {"prompt": case.get("prompt"), "response": case.get("response"), "reference": reference.get("response")}
     data: dict[str, Any] = {
@@ -186,7 +185,7 @@ def _case_instance(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reply(result: Mapping[str, Any]) -> LlmReply | LlmError:
-    """The metric's result as a reply; a result without a score is no answer, whatever else it holds."""
+    """Turn the metric's result into a reply; a result without a score is an error, whatever else it has."""
     failure = result.get("error") or {}
     if failure.get("code"):
         kind = _RPC_KINDS.get(int(failure["code"]), LlmErrorKind.REFUSED)
@@ -199,7 +198,7 @@ def _reply(result: Mapping[str, Any]) -> LlmReply | LlmError:
     for verdict in result.get("rubric_verdicts") or ():
         rubric = verdict.get("evaluated_rubric") or {}
         text = ((rubric.get("content") or {}).get("property") or {}).get("description")
-        # the service leaves out a verdict that is false
+        # the service omits verdicts that are false
         met, reason = bool(verdict.get("verdict")), verdict.get("reasoning") or ""
         rubrics.append({"text": text or rubric.get("rubric_id") or "", "met": met, "reason": reason})
     value = {"score": float(score), "explanation": result.get("explanation") or "", "rubrics": rubrics}
