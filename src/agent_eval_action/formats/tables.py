@@ -265,6 +265,8 @@ class _Cases:
         return None
 
     def _calls(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.strip()
         try:
             return None if value is None else _tool_calls(_from_cell(value))
         except WrongValue as wrong:
@@ -335,6 +337,7 @@ _SIDES: Final[dict[str, _Side]] = {
     **dict.fromkeys(("system", "developer", "systemmessage"), "system"),
 }
 _FORM: Final = '[{"role": "user", "content": "..."}]'
+_CALLS: Final = '[{"name": "roll_die", "args": {"sides": 6}}]'
 _MAX_MESSAGES: Final = 10_000
 
 
@@ -433,11 +436,13 @@ def _tool_calls(value: Any) -> tuple[FunctionCall, ...]:
     Raises WrongValue.
     """
     if isinstance(value, str):
+        if value.lstrip()[:1] in ("[", "{"):  # no name of a tool begins so: str() of a list in Python does
+            raise WrongValue("looks like JSON and is none", value, _CALLS)
         value = [name.strip() for name in value.replace("\n", ",").split(",") if name.strip()]
     if isinstance(value, Mapping):
         value = value.get("tool_uses", value.get("tool_calls", [value]))
     if not isinstance(value, list):
-        raise WrongValue("must be a list of tool calls", value, '[{"name": "roll_die", "args": {"sides": 6}}]')
+        raise WrongValue("must be a list of tool calls", value, _CALLS)
     return tuple(map(_call, value))
 
 

@@ -79,6 +79,17 @@ def test_what_only_a_late_row_has_is_a_column(tmp_path: Path, name: str) -> None
     assert ([call.name for call in turn.tool_calls()], turn.response_text) == (["pay"], "Paid.")
 
 
+def test_expected_calls_are_json_or_names_and_nothing_between(tmp_path: Path) -> None:
+    cells = [' [{"name": "roll_die"}]\n', "roll_die,\nroll_die"]
+    rows = [{"prompt": f"Roll {cell}", "expected_tools": cell} for cell in cells]
+    cases = load(tmp_path, "\n".join(map(json.dumps, rows)), "q.jsonl").eval_set.eval_cases
+    assert [[call.name for call in case.turns[0].tool_calls()] for case in cases] == [["roll_die"], ["roll_die"] * 2]
+    for cell in ("[{'name': 'roll_die'}]", "[roll_die]", '{"name": "roll_die"'):
+        with pytest.raises(EvalFileError) as error:
+            load(tmp_path, json.dumps({"prompt": "Roll.", "expected_tools": cell}), "q.jsonl")
+        assert [line for line, _ in problems(error)] == [1]
+
+
 def test_ids_that_are_made_stay_when_rows_move_and_references_change(tmp_path: Path) -> None:
     before = load(tmp_path, "prompt,reference\nWhy me?,a\nGrüße,b\n").eval_set.eval_cases
     after = load(tmp_path, "prompt,reference\nGrüße,b\nNew,x\nWhy me?,c\n").eval_set.eval_cases
