@@ -98,7 +98,7 @@ class OutputFolder:
                 try:
                     inner = os.open(part, _FOLDER, dir_fd=here)
                 except OSError as error:
-                    raise self._explained(error, passed, here, self.trusted) from None
+                    raise self._explain_link(error, passed, here, self.trusted) from None
                 os.close(here)
                 here = inner
             yield here
@@ -147,7 +147,7 @@ class OutputFolder:
         *folders, last = _parts(name)
         draft = f".{secrets.token_hex(8)}.tmp"
         with self.handle(folders, make=True) as here:
-            before = _regular(last, here)
+            before = _stat_regular_file(last, here)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
             descriptor = os.open(draft, flags, self._mode(0o666), dir_fd=here)
             try:
@@ -185,7 +185,7 @@ class OutputFolder:
         """Whether a regular file of this name exists."""
         *folders, last = _parts(name)
         with contextlib.suppress(OSError), self.handle(folders) as here:
-            return _regular(last, here) is not None
+            return _stat_regular_file(last, here) is not None
         return False
 
     def entries(self) -> list[tuple[str, os.stat_result]]:
@@ -234,7 +234,7 @@ class OutputFolder:
             try:
                 descriptor = os.open(last, flags | _FILE, self._mode(0o666), dir_fd=here)
             except OSError as error:
-                raise self._explained(error, (*folders, last), here) from None
+                raise self._explain_link(error, (*folders, last), here) from None
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (writing and found.st_nlink > 1):
             os.close(descriptor)
@@ -242,7 +242,7 @@ class OutputFolder:
             raise OSError(errno.EINVAL, f"{self.path / name} {what}")
         return descriptor
 
-    def _explained(self, error: OSError, parts: Iterable[str], here: int, start: Path | None = None) -> OSError:
+    def _explain_link(self, error: OSError, parts: Iterable[str], here: int, start: Path | None = None) -> OSError:
         """The same error, or one that names the link. Linux returns ENOTDIR for a link opened as a folder."""
         path = (start or self.path).joinpath(*parts)
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
@@ -282,7 +282,7 @@ def open_file(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def _regular(name: str, here: int) -> os.stat_result | None:
+def _stat_regular_file(name: str, here: int) -> os.stat_result | None:
     with contextlib.suppress(OSError):
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
         return found if stat.S_ISREG(found.st_mode) else None

@@ -59,7 +59,7 @@ def lower_than_reference(strata: Iterable[Stratum]) -> float:
     informative = [found for stratum in strata if (found := _informative(stratum.reference, stratum.current))]
     if not informative:
         return 1.0
-    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+    import numpy as np  # noqa: PLC0415 - only tests and intervals need it
 
     total = sum(observed for _, _, observed in informative)
     kinds = Counter((pool, draws) for pool, draws, _ in informative)
@@ -87,7 +87,7 @@ def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] 
 @lru_cache(maxsize=20_000)
 def _sums(pool: Levels, draws: int) -> Floats:
     """Distribution of the sum of ``draws`` scores drawn from the pool without replacement; the lowest level is 0."""
-    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+    import numpy as np  # noqa: PLC0415 - only tests and intervals need it
 
     if len(pool) == 2 and pool[1][0] == 1:  # noqa: PLR2004 - failures and passes
         return _hypergeometric(pool[0][1], pool[1][1], draws)
@@ -116,7 +116,7 @@ def _sums(pool: Levels, draws: int) -> Floats:
 @lru_cache(maxsize=20_000)
 def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
     """Distribution of the number of passes among ``draws`` drawn without replacement, from 0 up."""
-    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+    import numpy as np  # noqa: PLC0415 - only tests and intervals need it
 
     total = math.comb(failures + passed, draws)
     most = min(draws, passed)
@@ -190,7 +190,7 @@ def clustered(changes: Sequence[float]) -> Interval | None:
 
 
 def _interval(middle: float, variance: float, freedom: float) -> Interval:
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by evidence alone
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - only tests and intervals need it
 
     half = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance)
     return middle - half, middle + half

@@ -221,7 +221,7 @@ class _Request:
         module = AgentModule(
             name=self.module,
             sub_agent=self.sub_agent,
-            search_path=tuple(place for place in search if _is_of(place, workspace)),
+            search_path=tuple(place for place in search if _is_project_folder(place, workspace)),
             cwd=here if here.is_relative_to(workspace) else root,
         )
         configured = next((agent for agent in settings.agents if agent.path == folder), settings.agent_defaults)
@@ -278,7 +278,7 @@ class _CaseRuns:
                         "threshold": info.threshold,
                         "score": value,
                         "eval_status": _status(value, info),
-                        **_texts(attempt.turns[number], _at(self.case.turns, number)),
+                        **_texts(attempt.turns[number], _turn_at(self.case.turns, number)),
                     }
 
     def print_details(self) -> None:
@@ -339,7 +339,7 @@ def _texts(actual: Invocation, expected: Invocation | None) -> dict[str, str]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _at(turns: Sequence[Invocation], number: int) -> Invocation | None:
+def _turn_at(turns: Sequence[Invocation], number: int) -> Invocation | None:
     return turns[number] if number < len(turns) else None
 
 
@@ -370,7 +370,7 @@ def _raise_unloaded(attempts: Iterable[Attempt]) -> None:
     raise raised
 
 
-def _is_of(place: Path, workspace: Path) -> bool:
+def _is_project_folder(place: Path, workspace: Path) -> bool:
     """Whether an import folder belongs to the project, not to its Python environment."""
     prefixes = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
     return place.is_dir() and place.is_relative_to(workspace) and not any(map(place.is_relative_to, prefixes))

@@ -44,7 +44,7 @@ branch and removes old records; what else lies here is removed too. Do not merge
 _TRIES: Final = 60
 _DEADLINE_S: Final = 240.0
 _LONGEST_WAIT_S: Final = 2.0
-_SEEN: Final = 1_000  # most files to look at, newest first, so that a flooded branch costs no more
+_MOST_FILES: Final = 1_000  # most files to look at, newest first, so that a flooded branch costs no more
 _AT_ONCE: Final = 25
 _SKIPPED_SHOWN: Final = 5
 _BLOB: Final = "100644"
@@ -165,9 +165,9 @@ class BranchStore(Store):
 def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) -> FoundRecords:
     files, skipped = _record_files(repository.entries(commit, f"{_FOLDER}/"))
     records: list[Record] = []
-    for lot in _lots(_in_order(files, query), skipped):
-        contents = repository.blobs(entry.oid for entry in lot)
-        for entry in lot:
+    for batch in _batches(_in_order(files, query), skipped):
+        contents = repository.blobs(entry.oid for entry in batch)
+        for entry in batch:
             parsed = parse_record(contents.get(entry.oid, b""))
             if isinstance(parsed, Record):
                 records.append(parsed)
@@ -203,21 +203,21 @@ def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]
     newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))
     if query.complete:
         newest = [entry for entry in newest if commit_in(entry.name) in rank]
-    return newest[:_SEEN]
+    return newest[:_MOST_FILES]
 
 
-def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
+def _batches(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
     """Batches of files that fit into memory; files that are too large are skipped."""
-    lot: list[TreeEntry] = []
+    batch: list[TreeEntry] = []
     size = 0
     for entry in files:
         if entry.size is None or entry.size > MAX_BYTES:
             skipped.append(f"{entry.name} is larger than {MAX_BYTES >> 20} MB")
             continue
-        lot.append(entry)
+        batch.append(entry)
         size += entry.size
-        if size >= MAX_BYTES or len(lot) >= _AT_ONCE:
-            yield lot
-            lot, size = [], 0
-    if lot:
-        yield lot
+        if size >= MAX_BYTES or len(batch) >= _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -65,7 +65,7 @@ class FileStore(Store):
         path = self.path
         if not os.path.lexists(path):
             return None
-        bound = _bound(path, self.workspace)
+        bound = _workspace_around(path, self.workspace)
         try:
             text = read_text(path, workspace=bound, error=ResultsError)
             with contextlib.suppress(ValidationError):
@@ -114,7 +114,7 @@ def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> Non
     folder.add(".gitignore", (_IGNORE + extra).encode())
 
 
-def _bound(path: Path, workspace: Path | None) -> Path | None:
+def _workspace_around(path: Path, workspace: Path | None) -> Path | None:
     """The workspace if ``path`` is written as inside it; None if the user named a place elsewhere."""
     inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the link to be checked
     return workspace if inside else None

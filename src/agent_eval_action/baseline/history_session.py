@@ -74,19 +74,19 @@ class HistorySession:
     entries: Mapping[Accepted, int | None]
 
     @property
-    def _honoured(self) -> tuple[Accepted, ...]:
+    def _honoured_entries(self) -> tuple[Accepted, ...]:
         """() if the policy forbids accepting: then no history restarts, now or at the merge."""
         return tuple(self.entries) if self.settings.policy.accept == "honour" else ()
 
     def history(self, suite: Suite | None = None) -> History:
         """The pooled history that is comparable with ``suite``; without a suite, with main's newest definitions."""
         records, rules = self.found.records, self.settings.baseline
-        accepts = pending(self._honoured, records)
+        accepts = pending(self._honoured_entries, records)
         pooled = pool(records, suite, accepts=accepts, last=rules.runs, source=self.store.name)
         now = dt.datetime.now(dt.UTC)
         old = age_note(pooled, now, rules.max_age)
         notes = (*((old,) if old else ()), *self.found.notes, *pooled.notes)
-        quarantines = [entry for entry in self._honoured if isinstance(entry, Quarantine)]
+        quarantines = [entry for entry in self._honoured_entries if isinstance(entry, Quarantine)]
         return replace(
             pooled,
             store=self.store.kind,
@@ -109,7 +109,9 @@ class HistorySession:
         if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
         bad = regressed(result.decision) if result.decision else ()
-        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted_changes(self._honoured)))
+        return self.store.add(
+            record_of(result, self.head, regressed=bad, accepted=accepted_changes(self._honoured_entries))
+        )
 
 
 def open_history_session(

@@ -206,7 +206,7 @@ class _Pooling:
         history = PairHistory(
             scores=tuple(sorted(counts.items())),
             by_run=tuple(scores.scores for scores in usable),
-            incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
+            incomparable="" if usable else self._why_incomparable(pair, seen[0] if seen else None, anew),
             anew=anew.reason if anew else "",
             accepted=bool(anew) and not seen,
             record=usable[0] if usable else seen[0][2] if seen else None,
@@ -226,10 +226,10 @@ class _Pooling:
                 # scores of an accepted change, or of a case that agents share, do not count despite equal digests
                 alike = newest.digest == digest and record.digest == digests.get(name)
                 if not (alike and history.incomparable):
-                    criteria[name] = self._pooled(history, record)
+                    criteria[name] = self._pooled_record(history, record)
             yield newest.model_copy(update={"criteria": criteria})
 
-    def _pooled(self, history: PairHistory, newest: CriterionRecord) -> CriterionRecord:
+    def _pooled_record(self, history: PairHistory, newest: CriterionRecord) -> CriterionRecord:
         if history.runs <= 1:
             return newest
         definition, threshold = self.now.criteria.get(newest.digest), newest.threshold
@@ -255,7 +255,7 @@ class _Pooling:
         digest, digests = now
         return case.digest == digest and scores.digest == digests.get(pair[1], scores.digest)
 
-    def _why(
+    def _why_incomparable(
         self, pair: PairName, newest: tuple[_Run, CaseRecord, CriterionRecord] | None, anew: Accepted | None
     ) -> str:
         if agents := next((run.ambiguous[pair[0]] for run in self.runs if pair[0] in run.ambiguous), ()):
@@ -313,14 +313,14 @@ def main_cases(cases: Sequence[Cases]) -> Iterator[MainCase]:
 def _means(cases: Iterable[CaseRecord]) -> dict[str, float]:
     scores: defaultdict[str, list[float]] = defaultdict(list)
     for case in cases:
-        for name, one in case.criteria.items():
-            scores[name].append(one.average)
+        for name, record in case.criteria.items():
+            scores[name].append(record.average)
     return {name: rounded(statistics.fmean(averages)) for name, averages in sorted(scores.items())}
 
 
 def _outcome(case: CaseRecord) -> str:
     """The letter of ``MainCase``: whether the case's attempts met all thresholds of their time."""
-    judged = [(one.passed, one.n) for one in case.criteria.values() if one.passed is not None]
+    judged = [(record.passed, record.n) for record in case.criteria.values() if record.passed is not None]
     if all(passed == attempts for passed, attempts in judged):
         return "p"
     return "m" if any(passed for passed, attempts in judged if passed < attempts) else "f"

@@ -134,12 +134,12 @@ def _failing_cases(result: RunResult) -> list[BrokenCase]:
         errors = [error for error in first if error is not None and error.kind in kinds]
         if first and len(errors) == len(first) and not case.unmeasured:
             again = [attempt for attempt in case.attempts if attempt.purpose != "first"]
-            answered = _answered(again), _answered(case.control)
+            answered = _successes(again), _successes(case.control)
             found.append(BrokenCase(key, errors[0], *answered, len(again), len(case.control)))
     return sorted(found, key=lambda case: case.key)
 
 
-def _answered(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
+def _successes(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
     """Whether each attempt succeeded; attempts that failed for other reasons than code are left out."""
     errors = (attempt.error for attempt in attempts)
     return tuple(error is None for error in errors if error is None or error.kind in NOT_STARTED | RAISED)

@@ -64,9 +64,9 @@ def pair_findings(criterion: CriterionJudgement, trajectories: Trajectories) -> 
         if test and test.status is not Status.CLEARED:
             severity, reason = _severity_of(criterion, pair, test), pair_reason(criterion, pair, trajectories)
         elif pair.below and criterion.threshold_counts(pair):
-            severity, reason = criterion.severity_of(pair), _compared(pair, trajectories)
+            severity, reason = criterion.severity_of(pair), _untested_reason(pair, trajectories)
         elif (pair.below and pair.accepted) or (test is None and pair.kind is ChangeKind.NEWLY_FAILING):
-            severity, reason = "advisory", _compared(pair, trajectories)
+            severity, reason = "advisory", _untested_reason(pair, trajectories)
         else:
             continue
         if reason is not None:
@@ -90,7 +90,7 @@ def pair_reason(criterion: CriterionJudgement | None, pair: Pair, trajectories: 
     test = criterion.test(pair) if criterion else None
     by_threshold = criterion is not None and pair.below and criterion.policy.threshold_on == "case"
     if test is None or (test.status is Status.OPEN and by_threshold):
-        return _compared(pair, trajectories)
+        return _untested_reason(pair, trajectories)
     # the first pass selected the suspect: its scores are shown only if there are no fresh ones
     scores = test.fresh or pair.attempts
     interval = interval_of(pair, scores) if test.fresh else None
@@ -118,7 +118,7 @@ def count_scores(scores: Sequence[float]) -> dict[str, Any]:
     return score_counts([(score, 1) for score in scores], mean(scores))
 
 
-def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
+def _untested_reason(pair: Pair, trajectories: Trajectories) -> Reason | None:
     """The outcome of a pair without a test."""
     if pair.kind in {ChangeKind.SAME, ChangeKind.PASSING}:
         return None
@@ -144,7 +144,7 @@ def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
 
 def _without_score(pair: Pair, baseline: float | None) -> Reason:
     if pair.kind is ChangeKind.ERROR:
-        return Reason(code=FindingCode.NO_SCORE, data=_missing(pair))
+        return Reason(code=FindingCode.NO_SCORE, data=_missing_data(pair))
     if pair.kind is ChangeKind.REMOVED:
         data = {"baseline": baseline, "below": pair.below, **why_data(pair.incomparable)}
         return Reason(code=FindingCode.PAIR_REMOVED, data=data)
@@ -246,7 +246,7 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     sure = suite is not None and suite.confirmed
     if criterion.limit_exceeded is not None:
         # next to a case that blocks for being worse, doubt about the mean would contradict it
-        data = _mean_data(criterion) | ({} if sure or _has_worse_cases(criterion) else _doubt(found))
+        data = _mean_data(criterion) | ({} if sure or _has_worse_cases(criterion) else _doubt_data(found))
         yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
         yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
@@ -311,7 +311,7 @@ def _together_data(found: CriterionEvidence) -> dict[str, Any]:
     return {"cases": cases, "runs": found.common_runs * cases, "drop": test.drop, "p": test.p}
 
 
-def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
+def _doubt_data(found: CriterionEvidence | None) -> dict[str, Any]:
     """Why a mean beyond its limit does not block. "chance" requires a p above ``IN_DOUBT``."""
     suite = found.suite_test if found else None
     if found is None or suite is None:
@@ -353,11 +353,11 @@ def unmeasured_findings(
             if pair.key in blocking or not pair.measured or not pair.errors or (cut_short and _only_stopped(pair)):
                 continue
             if pair.measured.answered:
-                yield finding(severity, FindingCode.NO_SCORE, pair.subject, **_missing(pair))
+                yield finding(severity, FindingCode.NO_SCORE, pair.subject, **_missing_data(pair))
             elif severity == "inconclusive" or pair.key not in unanswered:
                 unanswered[pair.key] = (pair, severity)
     for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
-        data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
+        data = _missing_data(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
         yield finding(severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **data)
     yield from _unanswered_on_base(criteria, unmeasured)
     # without a score of anything that could block, the run says nothing
@@ -384,7 +384,7 @@ def _attempts(pair: Pair) -> Sequence[AttemptSummary]:
     return pair.measured.case.attempts if pair.measured else ()
 
 
-def _missing(pair: Pair) -> dict[str, Any]:
+def _missing_data(pair: Pair) -> dict[str, Any]:
     error = excerpt(pair.measured.error) if pair.measured else ""
     return {"errors": pair.errors, "attempts": len(_attempts(pair)), "error": error}
 
@@ -403,13 +403,13 @@ def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Fi
             code = FindingCode.CODE_RAISES
             data |= named_cases([case.key for case in cases])
             data |= {
-                "again": _failed([case.fresh for case in cases]),
-                "control": _failed([case.base for case in cases]),
+                "again": _count_failures([case.fresh for case in cases]),
+                "control": _count_failures([case.base for case in cases]),
             }
         yield finding("blocks", code, Subject(agent=agent), **data)
 
 
-def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
+def _count_failures(attempts: Iterable[Sequence[bool]]) -> list[int]:
     """The number of failed attempts, and of all attempts."""
     every = [answered for of_case in attempts for answered in of_case]
     return [sum(not answered for answered in every), len(every)]

@@ -222,7 +222,7 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
     pairs = [replace(pair, incomparable=_NOT_ON_MAIN) if pair.key in unmeasured else pair for pair in pairs]
     pairs.sort(key=lambda pair: (pair.key, pair.criterion))
     if history.quarantines:
-        pairs = [replace(pair, quarantine=_covering(history.quarantines, pair)) for pair in pairs]
+        pairs = [replace(pair, quarantine=_quarantine_of(history.quarantines, pair)) for pair in pairs]
     names, info = dict[CaseKey, CaseKey](), None
     if main:
         names = {kept_key(key): key for key, _ in result.keyed_cases()}
@@ -231,7 +231,7 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
     return Comparison(
         pairs=tuple(pair for pair in pairs if pair.quarantine is None),
         quarantined=tuple(pair for pair in pairs if pair.quarantine is not None),
-        overdue=tuple(entry for entry in history.overdue if any(_covering([entry], pair) for pair in pairs)),
+        overdue=tuple(entry for entry in history.overdue if any(_quarantine_of([entry], pair) for pair in pairs)),
         removed=tuple(_removed(known, result)),
         baseline=info,
         # including removed cases, under the baseline's key
@@ -242,7 +242,7 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
     )
 
 
-def _covering(entries: Iterable[Quarantine], pair: Pair) -> Quarantine | None:
+def _quarantine_of(entries: Iterable[Quarantine], pair: Pair) -> Quarantine | None:
     key, criterion = kept_key(pair.key), kept_name(pair.criterion)
     return next((entry for entry in entries if entry.covers(key, criterion)), None)
 
@@ -423,19 +423,19 @@ class ScoreGrid:
         low, high = min(past.low for past in seen), max(past.high for past in seen)
         step = 1 / _STEPS if minimize else _scale(max(abs(low), abs(high))) / _STEPS
         unbounded = cls(False, step, 0, 0, minimize)
-        ends = sorted((unbounded._bare(low), unbounded._bare(high)))
+        ends = sorted((unbounded._unclamped_level(low), unbounded._unclamped_level(high)))
         return cls(False, step, ends[0] - _BEYOND, ends[1] + _BEYOND, minimize)
 
-    def _bare(self, score: float) -> int:
+    def _unclamped_level(self, score: float) -> int:
         return round((-math.log1p(max(score, 0.0)) if self.minimize else score) / self.step)
 
     def level(self, score: float) -> int:
         """A score's level."""
-        return min(self.high, max(self.low, self._bare(score)))
+        return min(self.high, max(self.low, self._unclamped_level(score)))
 
     def counted(self, history: tuple[ScoreCount, ...]) -> Levels:
         """The levels of a history."""
-        return _counted(self, history)
+        return _history_levels(self, history)
 
     def levels(self, scores: Sequence[float]) -> Levels:
         """The levels of some attempts."""
@@ -447,7 +447,7 @@ class ScoreGrid:
 
 
 @lru_cache(maxsize=50_000)
-def _counted(grid: ScoreGrid, history: tuple[ScoreCount, ...]) -> Levels:
+def _history_levels(grid: ScoreGrid, history: tuple[ScoreCount, ...]) -> Levels:
     return merged((grid.level(score), times) for score, times in history)
 
 

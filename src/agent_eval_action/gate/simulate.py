@@ -85,7 +85,7 @@ class Sampler:
     """Draws runs of one suite, reproducibly from a seed."""
 
     def __init__(self, suite: SimulatedSuite, seed: int) -> None:
-        import numpy as np  # noqa: PLC0415 - needed by simulations alone
+        import numpy as np  # noqa: PLC0415 - only simulations need it
 
         self.suite, self._random = suite, np.random.default_rng(seed)
         self._base = [case.base for case in suite.cases]
@@ -102,15 +102,15 @@ class Sampler:
 
     def more(self, drawn: Drawn) -> Drawn:
         """The same run with twice as many attempts available."""
-        import numpy as np  # noqa: PLC0415 - needed by simulations alone
+        import numpy as np  # noqa: PLC0415 - only simulations need it
 
         count = drawn.head.shape[2]
         head = np.concatenate([drawn.head, self._scores(self._head, count)], axis=2)
         return Drawn(drawn.history, head, np.concatenate([drawn.base, self._scores(self._base, count)], axis=2))
 
     def _scores(self, agents: Sequence[Agent], attempts: int) -> Floats:
-        import numpy as np  # noqa: PLC0415 - needed by simulations alone
-        from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by simulations alone
+        import numpy as np  # noqa: PLC0415 - only simulations need it
+        from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415 - only simulations need it
 
         shape = (len(agents), self.suite.criteria, attempts)
         latent = self._random.standard_normal(shape)
@@ -135,9 +135,9 @@ class SimulatedRun:
         self._sampler, self._drawn, self._rules, self._control = sampler, drawn, rules, control
         cases, self._criteria, _ = drawn.history.shape
         self._cases = {CaseKey("", "", f"{case:06}"): case for case in range(cases)}
-        self._made = [first] * cases
-        self._controls = [0] * cases
-        self._beside: list[list[int]] = [[] for _ in range(cases)]
+        self._head_runs = [first] * cases
+        self._base_runs = [0] * cases
+        self._interleaved: list[list[int]] = [[] for _ in range(cases)]
         history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
         self._pairs = [
             Pair(key, f"c{n}", tuple(sorted(Counter(history[case][n]).items())), tuple(head[case][n]), first)
@@ -156,30 +156,30 @@ class SimulatedRun:
         while not isinstance(step := next_step(self.state, self._rules), Stop):
             control = isinstance(step, RunControl)
             for key, more in step.attempts:
-                self._add(self._controls if control else self._made, self._cases[key], more)
+                self._add(self._base_runs if control else self._head_runs, self._cases[key], more)
             for key, more in step.interleaved if isinstance(step, RunControl) else ():
                 case = self._cases[key]
-                self._beside[case] += range(self._made[case], self._made[case] + more)
-                self._add(self._made, case, more)
+                self._interleaved[case] += range(self._head_runs[case], self._head_runs[case] + more)
+                self._add(self._head_runs, case, more)
         found = assess(self.state, self._rules).values()
         blocked = any(criterion.confirmed for criterion in found)
         unseen = any(criterion.main_collapse for criterion in found)
-        runs = (sum(self._made) + sum(self._controls)) / len(self._made)
+        runs = (sum(self._head_runs) + sum(self._base_runs)) / len(self._head_runs)
         return Outcome(blocked, (step.limited or unseen) and not blocked, runs)
 
     def _add(self, made: list[int], case: int, more: int) -> None:
         made[case] += more
         self._extra += more
-        while max(self._made[case], self._controls[case]) > self._drawn.head.shape[2]:
+        while max(self._head_runs[case], self._base_runs[case]) > self._drawn.head.shape[2]:
             self._drawn = self._sampler.more(self._drawn)
         for n in range(self._criteria):
             at = case * self._criteria + n
             self._pairs[at] = replace(
                 self._pairs[at],
-                attempts=tuple(self._drawn.head[case, n, : self._made[case]].tolist()),
-                control=tuple(self._drawn.base[case, n, : self._controls[case]].tolist()),
-                interleaved=tuple(self._drawn.head[case, n, self._beside[case]].tolist()),
-                control_attempts=self._controls[case],
+                attempts=tuple(self._drawn.head[case, n, : self._head_runs[case]].tolist()),
+                control=tuple(self._drawn.base[case, n, : self._base_runs[case]].tolist()),
+                interleaved=tuple(self._drawn.head[case, n, self._interleaved[case]].tolist()),
+                control_attempts=self._base_runs[case],
             )
 
 

@@ -72,8 +72,8 @@ def decide(
 
     ``broken``: the cases that the change's code breaks, if ``result`` lacks some attempts of the base commit's agent.
     """
-    every = _judgements(comparison, result, policy)
-    criteria = [criterion for criterion in every if criterion.policy.mode != "off"]
+    all_criteria = _judgements(comparison, result, policy)
+    criteria = [criterion for criterion in all_criteria if criterion.policy.mode != "off"]
     trajectories = comparison.trajectories
     silent = tuple(silent_models(criteria))
     by_criterion = {
@@ -111,7 +111,7 @@ def decide(
         baseline_trajectories=tuple(_trajectories(comparison, criteria)),
         main_runs=comparison.history.main_runs,
         main_cases=comparison.history.main_cases,
-        notes=tuple(_notes(comparison, every, result)),
+        notes=tuple(_notes(comparison, all_criteria, result)),
     )
 
 
@@ -148,7 +148,9 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
     for pair in comparison.pairs:
         if policy.sets.get(pair.key.eval_set) != "off":
             groups.setdefault(pair.criterion, []).append(pair)
-    sources = {(info.name, info.source) for one in result.sets for info in one.criteria if info.threshold is not None}
+    sources = {
+        (info.name, info.source) for owner in result.sets for info in owner.criteria if info.threshold is not None
+    }
     own_thresholds = {name for name, source in sources if source not in ("default", "recording")}
     recorded = {name for name, source in sources if source == "recording"}  # what passed in the recording must pass now
     own = {name: policy.for_criterion(name, groups[name][0].goal) for name in sorted(groups)}
@@ -239,7 +241,7 @@ def _trajectories(comparison: Comparison, criteria: Iterable[CriterionJudgement]
         yield BaselineTrajectory(**key._asdict(), turns=turns, seen=kept.seen, attempts=kept.attempts)
 
 
-# --- why the outcome is what it is -----------------------------------------------------------------
+# --- the reasons for the outcome --------------------------------------------------------------------
 
 
 def _reasons(
@@ -251,10 +253,10 @@ def _reasons(
 ) -> Iterator[Finding]:
     """The headline's findings. ``left_out``: those about missing credentials, which it names even for a pass."""
     if outcome is Verdict.FAIL:
-        yield from _failures(criteria, findings)
-        yield from _undecided(findings)
+        yield from _failure_reasons(criteria, findings)
+        yield from _undecided_reasons(findings)
     elif outcome is Verdict.INCONCLUSIVE:
-        yield from _undecided(findings)
+        yield from _undecided_reasons(findings)
         pairs = pairs_of(criteria)
         unmeasured = any(pair.left_out for pair in pairs)
         doubts = sum(found.severity == "inconclusive" for found in findings)
@@ -269,7 +271,7 @@ def _reasons(
         yield from left_out
 
 
-def _failures(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
+def _failure_reasons(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
     blocking = [(criterion, pair) for criterion in criteria for pair in criterion.pairs if criterion.blocks(pair)]
     total = len(_cases_run(criteria))
     fell = {ChangeKind.NEWLY_FAILING, ChangeKind.WORSE}
@@ -292,7 +294,7 @@ def _failures(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding
             yield found.model_copy(update={"data": {**found.data, "worst": []}}) if named else found
 
 
-def _undecided(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _undecided_reasons(findings: Sequence[Finding]) -> Iterator[Finding]:
     missing = [found for found in findings if found.severity == "inconclusive"]
     yield from (found for found in missing if found.subject.case is None)
     cases: dict[Subject, Finding] = {}
@@ -338,30 +340,30 @@ def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
     return {pair.key for pair in pairs_of(criteria) if not pair.left_out}
 
 
-# --- notes beside the verdict ----------------------------------------------------------------------
+# --- the notes --------------------------------------------------------------------------------------
 
 
 def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
     """What a reader must know besides the scores, each fact once."""
-    yield from _quarantines(comparison)
+    yield from _quarantine_notes(comparison)
     if result.conditions.fail_on == "never":
         yield note(FindingCode.REPORT_ONLY)
     yield from _policy_notes(comparison, criteria)
     yield from map(text_note, comparison.history.notes)
     if comparison.history.pooled is not None and comparison.history.pooled.cases:
         yield from _condition_notes(comparison.history.pooled, result)
-        yield from _restarted(comparison.history)
-    yield from _removed(comparison.removed)
-    yield from _incomparable(comparison.pairs)
-    yield from _moved_thresholds(comparison.pairs)
-    yield from _not_applicable(criteria)
-    yield from _flaky(criteria)
-    yield from _not_controlled(result)
+        yield from _restart_notes(comparison.history)
+    yield from _removal_notes(comparison.removed)
+    yield from _incomparable_notes(comparison.pairs)
+    yield from _threshold_notes(comparison.pairs)
+    yield from _not_applicable_notes(criteria)
+    yield from _flaky_notes(criteria)
+    yield from _no_control_notes(result)
     problems = result.merge.problems if result.merge else ()
     yield from (shard_finding(problem) for problem in problems if not problem.undecided)
 
 
-def _quarantines(comparison: Comparison) -> Iterator[Finding]:
+def _quarantine_notes(comparison: Comparison) -> Iterator[Finding]:
     """Overdue quarantines, then active ones with the state of their pairs."""
     for entry in comparison.overdue:
         yield note(FindingCode.QUARANTINE_OVERDUE, **_quarantine_data(entry))
@@ -415,7 +417,7 @@ def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
         yield note(FindingCode.CASES_NOT_RUN, cases=left, selection=excerpt(chosen, 120))
 
 
-def _restarted(history: History) -> Iterator[Finding]:
+def _restart_notes(history: History) -> Iterator[Finding]:
     """Accepted changes whose merge restarted the history of pairs, by reason."""
     by_reason: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (key, criterion), pair in sorted(history.pairs.items()):
@@ -425,7 +427,7 @@ def _restarted(history: History) -> Iterator[Finding]:
         yield note(FindingCode.HISTORY_RESTARTED, text=excerpt(reason, 200), pairs=len(pairs), named=pairs[:NAMED])
 
 
-def _removed(pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _removal_notes(pairs: Sequence[Pair]) -> Iterator[Finding]:
     cases = {pair.key for pair in pairs if pair.incomparable == NO_CASE}
     failed = {pair.key for pair in pairs if pair.key in cases and pair.below}
     if cases:
@@ -436,7 +438,7 @@ def _removed(pairs: Sequence[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.CRITERION_NOT_CONFIGURED, Subject(criterion=criterion), cases=lost, below=below)
 
 
-def _incomparable(pairs: Iterable[Pair]) -> Iterator[Finding]:
+def _incomparable_notes(pairs: Iterable[Pair]) -> Iterator[Finding]:
     """Pairs without comparable history. For accepted changes neither main's scores nor its thresholds apply."""
     reasons: dict[Incomparable, list[Pair]] = defaultdict(list)
     accepted: dict[Incomparable, list[Pair]] = defaultdict(list)
@@ -455,7 +457,7 @@ def _incomparable(pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.CHANGE_ACCEPTED, **why_data(why), pairs=len(found), named=named)
 
 
-def _moved_thresholds(pairs: Iterable[Pair]) -> Iterator[Finding]:
+def _threshold_notes(pairs: Iterable[Pair]) -> Iterator[Finding]:
     moved = Counter(
         (pair.criterion, pair.old_threshold, pair.threshold)
         for pair in pairs
@@ -465,7 +467,7 @@ def _moved_thresholds(pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.THRESHOLD_MOVED, Subject(criterion=criterion), old=old, new=new, cases=cases)
 
 
-def _not_applicable(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+def _not_applicable_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
     for criterion in criteria:
         if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in criterion.pairs):
             reasons = (pair.measured.reason for pair in criterion.pairs if pair.measured and pair.measured.reason)
@@ -473,7 +475,7 @@ def _not_applicable(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]
             yield finding("note", FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=criterion.name), **data)
 
 
-def _flaky(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+def _flaky_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
     """The note about flaky scores: worse at first, but as on main in re-runs."""
     tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
     cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
@@ -486,7 +488,7 @@ def _flaky(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
         yield note(FindingCode.CASES_FLAKY, scores=len(cleared), named=named)
 
 
-def _not_controlled(result: RunResult) -> Iterator[Finding]:
+def _no_control_notes(result: RunResult) -> Iterator[Finding]:
     base = result.base
     if base is not None and base.unavailable:
         yield note(FindingCode.NO_CONTROL, error=excerpt(base.unavailable, 300))

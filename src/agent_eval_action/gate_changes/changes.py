@@ -293,7 +293,7 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
         elif policy.new_cases == "block":  # new cases must meet thresholds whichever file holds them
             sets.append(planned)
         else:
-            sets.append(replace(planned, infos=_added(planned.infos)))
+            sets.append(replace(planned, infos=_mark_added(planned.infos)))
     if problems:
         text = f"the eval files do not fit the criteria of the base commit {base.source.commit[:10]}, which hold here"
         raise EvalFileError(text, problems=problems)
@@ -318,7 +318,7 @@ def _as_on_base(planned: PlannedSet, then: PlannedSet) -> PlannedSet:
         planned,
         cases=cases,
         criteria=(*then.criteria, *(criterion for criterion, _ in added)),
-        infos=(*then.infos, *_added(info for _, info in added)),
+        infos=(*then.infos, *_mark_added(info for _, info in added)),
         simulator=then.simulator,
     )
 
@@ -339,7 +339,7 @@ def _partners(plan: Plan, sets: Iterable[PlannedSet], matches: CaseMatches) -> d
     return found
 
 
-def _added(infos: Iterable[CriterionInfo]) -> tuple[CriterionInfo, ...]:
+def _mark_added(infos: Iterable[CriterionInfo]) -> tuple[CriterionInfo, ...]:
     return tuple(info.model_copy(update={"added": True}) for info in infos)
 
 

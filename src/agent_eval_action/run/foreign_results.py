@@ -370,14 +370,14 @@ def align_graded(result: RunResult, sets: Sequence[SetResult]) -> RunResult:
             target, known = eval_set, case
             if len(found := places.get(case.case, [])) == 1:
                 ((other, same),) = found
-                target = _like(eval_set, other)
+                target = _with_criteria_of(eval_set, other)
                 known = case.model_copy(update={"digest": same.digest, "line": same.line})
             moved.setdefault((target.agent, target.eval_set), (target, []))[1].append(known)
     aligned = (target.model_copy(update={"cases": tuple(cases)}) for target, cases in moved.values())
     return result.model_copy(update={"sets": tuple(aligned)})
 
 
-def _like(eval_set: SetResult, target: SetResult) -> SetResult:
+def _with_criteria_of(eval_set: SetResult, target: SetResult) -> SetResult:
     by_name = {info.name: info for info in target.criteria}
     criteria = tuple(by_name.get(info.name, info) for info in eval_set.criteria)
     return _under_names_of(target, eval_set, criteria=criteria)
@@ -395,8 +395,10 @@ def with_missing_cases(result: RunResult, base: RunResult) -> RunResult:
     for eval_set in result.sets:
         other = others.get((eval_set.agent, eval_set.eval_set))
         present = {case.case for case in eval_set.cases}
-        gone = [case for case in other.cases if case.case not in present] if other else []
-        added = (case.model_copy(update={"attempts": (AttemptSummary(repeat=0, error=error),)}) for case in gone)
+        missing_cases = [case for case in other.cases if case.case not in present] if other else []
+        added = (
+            case.model_copy(update={"attempts": (AttemptSummary(repeat=0, error=error),)}) for case in missing_cases
+        )
         sets.append(eval_set.model_copy(update={"cases": (*eval_set.cases, *added)}))
     return result.model_copy(update={"sets": tuple(sets), "totals": _totals(sets)})
 

@@ -108,12 +108,12 @@ def make_base_driver(
     """
     settings = base.settings
     active = environ.get("VIRTUAL_ENV", "")
-    if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
+    if active and _unless_inside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
     servers = current.servers if isinstance(current, WorkerAgent) else None
     if agent.command and head.sandboxes is not None:
-        interpreter = _outside(agent.python, settings.workspace, workspace)
+        interpreter = _unless_inside(agent.python, settings.workspace, workspace)
     else:
         interpreter = _base_interpreter(current, base, environ, agent, workspace)
     agent = agent.model_copy(update={"python": interpreter})
@@ -129,7 +129,7 @@ def _base_interpreter(
     ``current``: the driver of the change's agent.
     """
     if isinstance(current, WorkerAgent) and current.spec.sandboxes is not None:
-        return _outside(agent.python, base.settings.workspace, workspace)
+        return _unless_inside(agent.python, base.settings.workspace, workspace)
     checkout, there = base.settings.workspace.resolve(), AgentFolder(agent.path.resolve(), workspace.resolve())
     if isinstance(current, WorkerAgent):
         here, python = AgentFolder(current.spec.path.resolve(), checkout), current.python
@@ -153,7 +153,7 @@ def _python_of_programs(agent: AgentSettings, here: AgentFolder) -> Path | None:
     return next((python for python in pythons if python.exists()), None)
 
 
-def _outside(python: Path | None, *trees: Path) -> Path | None:
+def _unless_inside(python: Path | None, *trees: Path) -> Path | None:
     """Return a configured interpreter unless it lies in a tree, because a change's files must run no other agent.
 
     The base's own environment is then built from its lock. Both share one if they have the same lock and nothing of

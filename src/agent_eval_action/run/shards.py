@@ -159,8 +159,8 @@ def join_shards(
     name the cases that are then missing; ``unreadable`` are the files that could not be read.
     """
     problems = list(unreadable)
-    used = _usable(sorted(given, key=lambda each: each.age), plan.digest(), conditions.commit, problems)
-    plan = _as_measured(plan, used)
+    used = _usable_results(sorted(given, key=lambda each: each.age), plan.digest(), conditions.commit, problems)
+    plan = _with_unmeasured_marks(plan, used)
     collector = ResultCollector(plan)
     for each in used:
         _restore(each, collector)
@@ -192,7 +192,7 @@ def join_shards(
     )
 
 
-def _usable(
+def _usable_results(
     given: Iterable[ShardResult], plan: str, commit: str | None, problems: list[ShardProblem]
 ) -> list[ShardResult]:
     """Return the results that can be joined, oldest first; add a problem for each of the others."""
@@ -227,7 +227,7 @@ def _usable(
     return sorted(by_shard.values(), key=lambda each: each.age)
 
 
-def _as_measured(plan: Plan, used: Sequence[ShardResult]) -> Plan:
+def _with_unmeasured_marks(plan: Plan, used: Sequence[ShardResult]) -> Plan:
     """Return the plan with the marks that the shards left on whatever lacked credentials."""
     criteria: dict[tuple[str, str, str], str] = {}
     cases: dict[CaseKey, str] = {}
