@@ -56,7 +56,7 @@ _DEFAULT_SESSION: Final = SessionInput(app_name="agent_eval", user_id="test_user
 _BACKOFF_S: Final = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
 _LONGEST_BACKOFF_S: Final = 30.0
 _SOLO_SESSIONS: Final = 2
-"""Single-session workers per agent, which show whether an attempt itself kills its worker or a neighbour does."""
+"""Simultaneous single-session workers per agent; they show whether an attempt or its neighbour kills the worker."""
 _SCORING_PER_SESSION: Final = 16
 """Attempts per session that may wait for their judges. This limits memory, not speed."""
 

@@ -1,4 +1,4 @@
-"""List what a run would measure: agents, sets, cases and criteria with their locations, and its expected cost."""
+"""List what a run would measure: agents, sets, cases and criteria with their locations, and an estimate."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ListedAgent(Frozen):
 
 
 class RunEstimate(Frozen):
-    """The expected cost of a run's first pass.
+    """An estimate of a run's first pass: its attempts, calls, time and price.
 
     ``turns``: of fixed conversations. ``judge_calls``: answers of judges and simulated users, of which a call may give
     several; ``judge_usd``: their price, None if a model has none. ``seconds``: by main's durations, known for
@@ -88,7 +88,7 @@ class SuiteListing(Frozen):
 
 
 def list_suite(settings: Settings, found: Discovery, plan: Plan, session: HistorySession) -> SuiteListing:
-    """Everything that a run with these settings would measure, and its expected cost by main's history."""
+    """Everything that a run with these settings would measure, with an estimate by main's history."""
     pooled = session.history(plan.suite()).pooled
     times = {case.key: case.seconds for case in pooled.cases if case.seconds is not None} if pooled else {}
     sets: dict[str, list[ListedSet]] = {agent.name: [] for agent in found.agents}

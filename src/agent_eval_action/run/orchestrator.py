@@ -295,7 +295,7 @@ class Orchestrator:
         return {"unavailable_agents": dict(reasons)}
 
     def _record_missing_control(self) -> None:
-        """After an early end, record that a control was possible: without it nothing regresses or passes."""
+        """After an early end, record that a control was possible: without it the run neither fails nor passes."""
         if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
             return
         opened = self.base_agents.opened()

@@ -51,7 +51,7 @@ async def open_sandbox(
 ) -> Sandboxes | None:
     """Open the sandboxes if agents can get a uid of their own, and emit what they run as.
 
-    ``hidden``: files to remove from the agents' copies of the checkout, relative to the workspace.
+    ``hidden``: files to leave out of the agents' copies of the checkout, relative to the workspace.
     """
     notices: list[Notice] = []
 
