@@ -1,4 +1,4 @@
-"""Measurements of the whole command; README.md says how to read them."""
+"""Benchmarks of the whole command; README.md explains them."""
 
 from __future__ import annotations
 

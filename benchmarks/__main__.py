@@ -1,4 +1,4 @@
-"""Every measurement, one after the other: ``python -m benchmarks``."""
+"""Runs all benchmarks, one after the other: ``python -m benchmarks``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks import (
 
 
 def main() -> int:
-    """Run them all; 1 when one misses its target."""
+    """Run them all. Returns 1 if one misses its target."""
     jobs = (
         main_job,
         adk_server,

@@ -1,4 +1,4 @@
-"""A thousand cases against google-adk's own ``api_server``, which ``agent-eval run`` starts and holds sessions of."""
+"""A thousand cases against google-adk's own ``api_server``, which ``agent-eval run`` starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMMAND = (
 
 
 def _evaluate(work: workload.Workload, gemini: client.RunningGemini, latency: float) -> Taken:
-    """Run the command once; it counts when every case passed."""
+    """Run the command once. Raises CommandFailed unless every case passed."""
     gemini.configure(latency=latency)
     out = work.folder / f"out-{latency}"
     argv = [str(ROOT / ".venv" / "bin" / "agent-eval"), "run", "--out", str(out), "--concurrency", str(SESSIONS)]
@@ -43,7 +43,7 @@ def _evaluate(work: workload.Workload, gemini: client.RunningGemini, latency: fl
 
 
 def compare(rounds: int, cases: int) -> dict[str, Any]:
-    """Run all rounds, with the model's latency and without. The limit is the longer of the latter and the waiting."""
+    """Run all rounds, with and without the model's latency; the limit is the longer of computing and waiting."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases)
         agent = {"path": workload.AGENT, "driver": "adk_server", "command": [*_COMMAND, str(work.folder)]}
@@ -57,7 +57,7 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
             waited = [_evaluate(work, gemini, LATENCY).seconds for _ in range(rounds)]
     calls = cases * workload.CALLS_PER_CASE
     ceiling = max(workload.CALLS_PER_CASE * LATENCY, calls * LATENCY / SESSIONS)
-    # The servers compute on all cores while others of their sessions wait: the longer of the two cannot be avoided.
+    # The servers compute for some sessions while others wait for the model, so the longer of the two is the least time.
     limit = max(ceiling, measure.median(at_once))
     seconds = measure.median(waited)
     return {
@@ -80,7 +80,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when the target is missed."""
+    """Measure and print. Returns 1 if the target is missed."""
     parser = command_line("adk_server", __doc__, rounds=1)
     parser.add_argument("--cases", type=int, default=1000)
     measured = Benchmark(

@@ -1,7 +1,7 @@
 """The price agent's eval set through ADK's Runner alone: no scoring, no reports, 64 sessions at once.
 
-Run by the agent's interpreter: ``python bare_runner.py AGENTS_FOLDER AGENT EVALSET SESSIONS``. Prints how many turns
-got an answer.
+Runs in the agent's interpreter: ``python bare_runner.py AGENTS_FOLDER AGENT EVALSET SESSIONS``. Prints the number of
+answered turns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def _converse(agent: Any, case: dict[str, Any], gate: asyncio.Semaphore) -
         return answered
 
 
-async def _all(agents: str, agent: str, cases: list[dict[str, Any]], sessions: int) -> int:
+async def _converse_all(agents: str, agent: str, cases: list[dict[str, Any]], sessions: int) -> int:
     sys.path.insert(0, agents)
     root_agent = importlib.import_module(agent).agent.root_agent
     gate = asyncio.Semaphore(sessions)
@@ -40,4 +40,4 @@ async def _all(agents: str, agent: str, cases: list[dict[str, Any]], sessions: i
 
 if __name__ == "__main__":
     folder, name, evalset, at_once = sys.argv[1:]
-    print(asyncio.run(_all(folder, name, json.loads(Path(evalset).read_text())["eval_cases"], int(at_once))))
+    print(asyncio.run(_converse_all(folder, name, json.loads(Path(evalset).read_text())["eval_cases"], int(at_once))))

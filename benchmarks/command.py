@@ -1,4 +1,4 @@
-"""The command line that every benchmark has: rounds, JSON or words, exit code 1 when a target is missed."""
+"""The common command line of benchmarks: ``--rounds``, ``--json``, exit code 1 if a target is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.measure import CommandFailed
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``measure`` takes the options, ``show`` prints a report in words, ``met`` says whether it meets its targets."""
+    """``measure`` takes the options and returns a report, ``show`` prints it, ``met`` tells if it meets its targets."""
 
     parser: argparse.ArgumentParser
     measure: Callable[[argparse.Namespace], dict[str, Any]]
@@ -22,7 +22,7 @@ class Benchmark:
     met: Callable[[dict[str, Any]], bool]
 
     def main(self, arguments: Sequence[str] | None) -> int:
-        """Measure and print; 1 when a target is missed, or a command did not do its work."""
+        """Measure and print. Returns 1 if a target is missed or a command failed."""
         options = self.parser.parse_args(arguments)
         try:
             report = self.measure(options)
@@ -37,7 +37,7 @@ class Benchmark:
 
 
 def command_line(name: str, about: str | None, rounds: int) -> argparse.ArgumentParser:
-    """``--rounds`` and ``--json``; ``about`` is the module's docstring."""
+    """Return a parser with ``--rounds`` and ``--json``; ``about`` is the module's docstring."""
     made = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
     made.add_argument("--rounds", type=int, default=rounds)
     made.add_argument("--json", action="store_true")

@@ -1,6 +1,6 @@
-"""What posting the comment of a failing run of 5,000 cases costs, once for each of three legs of a matrix.
+"""The cost of posting the comments of a failing run of 5,000 cases in three matrix legs.
 
-``python -m benchmarks.comment [CASES]``; the GitHub is tests/support/github_server.
+``python -m benchmarks.comment [CASES]``; posts to tests/support/github_server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEGS = 3
 
 
 def main(words: list[str]) -> int:
-    """Print the figures; 1 when a comment passes its limit or a leg takes more than five processor seconds."""
+    """Print the figures. Returns 1 if a comment exceeds its limit or a leg takes more than five CPU seconds."""
     cases = int(words[0]) if words else CASES
     whole = ReportInput(failing(cases), marker="")
     kept = True

@@ -1,4 +1,4 @@
-"""The container: its first line, the example in it and outside of it, its environment against a copy, its layers."""
+"""The container: time to the first line, the example inside and outside, restoring its environment, image size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVER_OUTSIDE = 1.3
 OVER_COPY = 1.1
 MEGABYTES = 260
 
-# In the container, where environments are restored: the kept one, and then a plain copy of what that made.
+# Runs in the container: restores the kept environment, then makes a plain copy of it.
 RESTORE = """
 import subprocess, sys, time
 from pathlib import Path
@@ -46,20 +46,20 @@ for number in range(int(sys.argv[1]) + 1):  # the first is not measured
 
 @dataclass
 class Bench:
-    """The example's job in the container, and the same checkout outside of it, each with its environment kept."""
+    """The example's job in the container, and the same checkout outside, each with a kept environment."""
 
     job: Job
     outside: Path
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def in_container(self) -> tuple[float, float]:
-        """Seconds to the first line, and to the end."""
+        """Return the seconds to the first line and to the end."""
         argv, environ = self.job.command("run")
-        return _timed(argv, self.job.workspace, environ)
+        return _time_command(argv, self.job.workspace, environ)
 
     def on_the_machine(self) -> tuple[float, float]:
         environ = {**os.environ, "CI": "true", "AGENT_EVAL_ISOLATION": "off"}
-        return _timed([str(ROOT / ".venv" / "bin" / "agent-eval"), "run"], self.outside, environ)
+        return _time_command([str(ROOT / ".venv" / "bin" / "agent-eval"), "run"], self.outside, environ)
 
     def round(self) -> None:
         first_line, inside = self.in_container()
@@ -76,7 +76,7 @@ class Bench:
         self.seconds["restore"], self.seconds["copy"] = ([*column] for column in zip(*measured, strict=True))
 
 
-def _timed(argv: Sequence[str], folder: Path, environ: Mapping[str, str]) -> tuple[float, float]:
+def _time_command(argv: Sequence[str], folder: Path, environ: Mapping[str, str]) -> tuple[float, float]:
     began = time.monotonic()
     lines, seconds = [], []
     process = subprocess.Popen(argv, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -90,7 +90,7 @@ def _timed(argv: Sequence[str], folder: Path, environ: Mapping[str, str]) -> tup
 
 
 def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Build the image, and measure; a report of nothing where no engine runs."""
+    """Build the image and measure; without a container engine the report says only why."""
     try:
         with running_engine() as engine, tempfile.TemporaryDirectory(prefix="bench-") as folder:
             print("builds the image", file=sys.stderr)
@@ -145,7 +145,7 @@ def _met(report: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when a target is missed, 0 where no engine runs."""
+    """Measure and print. Returns 1 if a target is missed; 0 without a container engine."""
     return Benchmark(command_line("container", __doc__, 5), compare, _show, _met).main(arguments)
 
 

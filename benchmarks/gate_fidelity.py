@@ -1,4 +1,4 @@
-"""How often the gate decides right: simulated runs of known agents, decided by the code that decides real ones."""
+"""How often the gate decides correctly: the real gate judges simulated runs of agents with known quality."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ SUITES: Final[dict[str, tuple[Rates, float | None]]] = {
 
 
 def nothing(means: list[float]) -> list[float]:
-    """A harmless change."""
+    """Change nothing."""
     return list(means)
 
 
 def solid(means: list[float]) -> list[float]:
-    """The first case, one of the most reliable, always fails."""
+    """Make the first case, one of the most reliable, always fail."""
     return [0.0, *means[1:]]
 
 
 def ten(means: list[float]) -> list[float]:
-    """Every case loses ten points."""
+    """Lower every case by ten points."""
     return [mean - 0.1 for mean in means]
 
 
 def five(means: list[float]) -> list[float]:
-    """The first five cases lose half."""
+    """Halve the first five cases."""
     return [mean / 2 if index < _FIVE else mean for index, mean in enumerate(means)]
 
 
 def collapse(means: list[float]) -> list[float]:
-    """Nothing passes any more."""
+    """Make every case fail."""
     return [0.0 for _ in means]
 
 
@@ -81,9 +81,9 @@ CHANGES: Final[dict[str, Callable[[list[float]], list[float]]]] = {
 
 
 def collapsing(cases: int, history: int, *, main_too: bool = False) -> SimulatedSuite:
-    """A suite of which every fifth case passes 80 % of the time and the others 95 %, and now nothing does.
+    """Return a suite in which every fifth case passed 80 % of the time and the others 95 %, and now none passes.
 
-    ``main_too``: main's agent is as bad by now, so nothing of it is the change's.
+    ``main_too``: main's agent has collapsed too, so the change is not to blame.
     """
     base = [0.8 if number % 5 == 0 else 0.95 for number in range(cases)]
     rates = zip(base, collapse(base), strict=True)
@@ -94,7 +94,7 @@ def collapsing(cases: int, history: int, *, main_too: bool = False) -> Simulated
 
 
 def suite(name: str, change: str, history: int, criteria: int = 1) -> SimulatedSuite:
-    """One cell of the table."""
+    """Return the suite of one cell of the table."""
     rates, sd = SUITES[name]
     base = [rate for count, rate in rates for _ in range(count)]
     head = CHANGES[change](base)
@@ -106,24 +106,24 @@ def suite(name: str, change: str, history: int, criteria: int = 1) -> SimulatedS
 
 
 def any_case(drawn: Drawn, limit: Any) -> bool:
-    """``adk eval``: any case of one pass is below its threshold."""
+    """``adk eval``: any case is below its threshold in a single run."""
     return bool((drawn.head[:, :, 0] < limit[:, :, 0]).any())
 
 
 def two_averaged(drawn: Drawn, limit: Any) -> bool:
-    """ADK's pytest: the mean of two runs of any case is below its threshold."""
+    """ADK's pytest: any case's mean of two runs is below its threshold."""
     return bool((drawn.head[:, :, :2].mean(axis=2) < limit[:, :, 0]).any())
 
 
 def five_points(drawn: Drawn, limit: Any) -> bool:
-    """The mean of one pass may be five points below that of one run of main."""
+    """The mean of one run may be at most five points below that of one run of main."""
     del limit
     fell = drawn.history[:, :, 0].mean(axis=0) - drawn.head[:, :, 0].mean(axis=0)
     return bool((fell > 0.05 + 1e-9).any())
 
 
 def mcnemar(drawn: Drawn, limit: Any) -> bool:
-    """McNemar's exact test that more cases were lost than won, p < 0.05, of one pass against one run of main."""
+    """McNemar's exact test, one run against one run of main: more cases lost than won, p < 0.05."""
     before, now = drawn.history[:, :, 0] >= limit[:, :, 0], drawn.head[:, :, 0] >= limit[:, :, 0]
     lost, won = (before & ~now).sum(axis=0).tolist(), (~before & now).sum(axis=0).tolist()
     return any(b > c and _one_sided(b, c) < _LEVEL for b, c in zip(lost, won, strict=True))
@@ -144,14 +144,14 @@ OTHERS: Final[dict[str, tuple[Callable[[Drawn, Any], bool], int]]] = {
 
 @dataclass
 class Tally:
-    """What one rule did over the runs so far."""
+    """The decisions of one rule over all runs so far."""
 
     blocked: int = 0
     inconclusive: int = 0
     runs: float = 0.0
 
     def shares(self, runs: int) -> dict[str, float]:
-        """The same per run."""
+        """Return the counts per run."""
         return {
             "blocked": round(self.blocked / runs, 5),
             "inconclusive": round(self.inconclusive / runs, 5),
@@ -162,7 +162,7 @@ class Tally:
 def measure(
     one: SimulatedSuite, runs: int, seed: int, *, others: bool = True, fixed: bool = True
 ) -> dict[str, dict[str, float]]:
-    """Shares by rule over so many runs. The gate adds its re-runs and the control's to the runs per case."""
+    """Return shares by rule over ``runs`` runs. The gate's runs per case include re-runs and the control."""
     import numpy as np  # noqa: PLC0415 - the table's processes need it, its parent does not
 
     sampler = Sampler(one, seed)
@@ -192,7 +192,7 @@ def measure(
 
 
 def read(text: str) -> tuple[SimulatedSuite, int, int]:
-    """The suite of a file, how many runs, and the seed. Raises ValueError saying what is wrong."""
+    """Parse a file; return its suite, number of runs and seed. Raises ValueError with the problem."""
     given = json.loads(text)
     if not isinstance(given, dict) or not isinstance(given.get("cases"), list) or not given["cases"]:
         raise ValueError("must be an object with a list of cases")
@@ -232,7 +232,7 @@ class Cell:
     runs: int
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Measured. The other rules do not look at history: once is enough."""
+        """Measure the cell. The other rules ignore history, so they are measured for one history only."""
         plain = self.criteria == 1
         made = suite(self.suite, self.change, self.history, self.criteria)
         return measure(
@@ -241,7 +241,7 @@ class Cell:
 
 
 def targets(cell: Cell, ours: dict[str, float]) -> list[str]:
-    """Targets a cell misses, in words."""
+    """Return the targets that a cell misses, in words."""
     blocked, cost = ours["blocked"], ours["runs_per_case"]
     wanted: list[tuple[bool, str]] = []
     if cell.change == "harmless":
@@ -274,7 +274,7 @@ _FOUND: Final = {
 
 @dataclass(frozen=True)
 class Collapse:
-    """A collapse of so many cases with such a history."""
+    """A collapse: number of cases, length of history."""
 
     cases: int
     history: int
@@ -282,12 +282,12 @@ class Collapse:
     main_too: bool = False
 
     def shares(self) -> dict[str, float]:
-        """Measured with the default limits, the control included."""
+        """Measure with the default limits, including the control."""
         made = collapsing(self.cases, self.history, main_too=self.main_too)
         return measure(made, self.runs, SEED, others=False, fixed=False)[OURS]
 
     def missed(self, ours: dict[str, float]) -> list[str]:
-        """Targets that are missed, in words."""
+        """Return missed targets, in words."""
         place = f"collapse{' of main too' * self.main_too}, {self.cases} cases, history {self.history}"
         if self.main_too:
             wanted = [
@@ -303,7 +303,7 @@ class Collapse:
 
 
 def collapses(runs: int) -> list[Collapse]:
-    """The rows of the second table."""
+    """Return the rows of the second table."""
     return [
         Collapse(cases, history, runs, main_too)
         for main_too in (False, True)
@@ -322,7 +322,7 @@ def _show_collapses(found: dict[Collapse, dict[str, float]]) -> None:
 
 
 def cells(runs: int) -> list[Cell]:
-    """The whole table, the slowest first so that no processor idles at the end."""
+    """Return all cells, slowest first, so that no processor idles at the end."""
     table = [
         Cell(name, history, criteria, change, runs)
         for name in SUITES
@@ -349,7 +349,7 @@ def _show(found: dict[Cell, dict[str, dict[str, float]]]) -> None:
 
 
 def table(runs: int, *, as_json: bool) -> int:
-    """Measure every cell and print; 1 when a target is missed."""
+    """Measure every cell and print. Returns 1 if a target is missed."""
     began = time.monotonic()
     todo = cells(runs)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -373,7 +373,7 @@ def table(runs: int, *, as_json: bool) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The table, or one suite's numbers as a JSON object."""
+    """Print the table, or one suite's numbers as a JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate_fidelity", description=__doc__)
     parser.add_argument("--suite", type=Path, metavar="FILE", help="a suite of your own, as JSON")
     parser.add_argument("--runs", type=int, help=f"simulated runs ({RUNS}, or what the file says)")

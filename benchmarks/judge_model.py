@@ -1,4 +1,4 @@
-"""The model of the judged job: the shop's agent, and a judge who agrees, asked in ADK's words or under a schema."""
+"""The model of the judged job: the shop's agent, and a judge that always agrees, for ADK's prompt or with a schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADK_LABEL = "is_the_agent_response_valid"
 
 
 def answer(request: ModelRequest) -> Reply:
-    """What the model says; every answer is valid, so that all votes agree."""
+    """Return the model's reply; the judge always says "valid", so that all votes agree."""
     settings = request.body.get("generationConfig") or {}
     schema = settings.get("responseJsonSchema") or settings.get("responseSchema")
     if schema:
@@ -25,7 +25,7 @@ def answer(request: ModelRequest) -> Reply:
 
 
 def agreeing(schema: dict[str, Any]) -> Any:
-    """The first value a JSON Schema allows: of a choice the first, of a truth value the positive one."""
+    """Return a value that fits a JSON Schema: the first choice of an enum, True for booleans."""
     if "enum" in schema:
         return schema["enum"][0]
     kind = str(schema.get("type", "string")).lower()

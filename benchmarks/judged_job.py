@@ -1,4 +1,4 @@
-"""The job with a judge against ``adk eval``; the same again from the cache; and under a server that limits the rate."""
+"""The job with a judge against ``adk eval``; then again from the cache; and against a rate-limited server."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TURNS = 2
 SAMPLES = 5
 PER_SECOND = 20
 RATED_CASES = 80
-"""As many as keep the model busy for 20 s, beside which the start of the command is small."""
+"""Enough to keep the model busy for 20 s, which dwarfs the start of the command."""
 FASTER = 10.0
 MOST_CALLS = 8.5
-"""Of the model for each case, agents' and judges': 340 for 40 cases."""
+"""Model calls per case, by agents and judges: 340 for 40 cases."""
 
 CALLS_PER_CASE = workload.CALLS_PER_CASE + TURNS
-"""The agent's, and for each turn one whose candidates are the votes that decide."""
+"""The agent's calls, and one judge call for each turn: its candidates are the votes."""
 
 OVER_LIMIT = 1.3
 OVER_RATE = 1.25
@@ -40,23 +40,23 @@ MODEL = ROOT / "benchmarks" / "judge_model.py"
 
 @dataclass
 class Bench(Commands):
-    """These commands with a judge. ``calls`` are those of the last run of each."""
+    """The commands with a judge. ``calls``: model calls of each command's last run."""
 
     calls: dict[str, int] = field(default_factory=dict)
 
     def ours(self, *more: object) -> Taken:
-        """With a cache of its own unless another is named."""
+        """Run with a new cache unless one is given."""
         cache = () if "--cache-dir" in more else ("--cache-dir", self.work.folder / f"cache-{self.runs + 1}")
         return super().ours(*more, *cache)
 
     def again(self) -> Taken:
-        """The last run's answers scored once more, with its cache."""
+        """Score the last run's answers again, with its cache."""
         last = self.runs
         folder = self.work.folder
         return self.ours("--recording", folder / f"out-{last}", "--cache-dir", folder / f"cache-{last}")
 
     def measure(self, name: str, taken: Taken, calls: int) -> None:
-        """Keep one round, which counts only when the model was asked as often as it may be."""
+        """Record one round. Raises CommandFailed if the model was called more than ``calls`` times."""
         seen = self.gemini.seen()
         answered = seen["calls"] - seen["faults"].get("rate", 0)
         if answered > calls or seen["unexpected"]:
@@ -69,7 +69,7 @@ class Bench(Commands):
 
 
 def compare(rounds: int, cases: int) -> dict[str, Any]:
-    """Run all rounds and say what came of them. Seconds are medians."""
+    """Run all rounds and return a report. Seconds are medians."""
     most = cases * (workload.CALLS_PER_CASE + TURNS * SAMPLES)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases, CRITERIA)
@@ -142,7 +142,7 @@ def _met(report: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when a target is missed."""
+    """Measure and print. Returns 1 if a target is missed."""
     parser = command_line("judged_job", __doc__, rounds=3)
     parser.add_argument("--cases", type=int, default=40)
     return Benchmark(parser, lambda options: compare(options.rounds, options.cases), _show, _met).main(arguments)

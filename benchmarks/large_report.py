@@ -1,4 +1,4 @@
-"""What a failing run of 5,000 cases costs at its end: comment, summary, annotations and page, each inside its limit.
+"""The cost of the reports of a failing run of 5,000 cases: comment, summary, annotations and page, with their limits.
 
 ``python -m benchmarks.large_report [CASES]``
 """
@@ -22,11 +22,11 @@ CASES = 5_000
 SECONDS = 5.0
 _COMMENT = 65_000
 _ANNOTATIONS = 30
-_SPARE = 500_000  # the page's frame and lines are there whatever its budget is
+_SPARE = 500_000  # the page's frame and rows do not count towards its budget
 
 
 def failing(cases: int) -> RunResult:
-    """The golden regression's blocked case, with its turns and judges' words, under ``cases`` names."""
+    """Return a run with ``cases`` copies of the golden regression's blocked cases, with turns and judges' answers."""
     one = results_json.read(GOLDEN)
     owner, decision = one.sets[0], one.decision
     assert decision is not None  # noqa: S101 - a golden file holds one
@@ -46,7 +46,7 @@ def failing(cases: int) -> RunResult:
 
 
 def main(words: list[str]) -> int:
-    """Print the figures; 1 when a limit is passed or all of it takes more than five seconds of one processor."""
+    """Print the figures. Returns 1 if a limit is exceeded or all reports take more than five CPU seconds."""
     cases = int(words[0]) if words else CASES
     report = ReportInput(failing(cases))
     parts: dict[str, tuple[Callable[[], str], int]] = {

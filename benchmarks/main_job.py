@@ -25,14 +25,14 @@ FASTER_UNDER_LOAD = 4.0
 OF_PROCESSOR = 0.35
 OVER_LIMIT = 1.2
 BUSY = 2
-"""Processes that compute beside the measured command, in the loaded variant."""
+"""Busy processes next to the measured command, in the variant under load."""
 
 ADK_ENVIRONMENT = ROOT / ".venvs" / "adk-2.13"
 
 
 @dataclass
 class Commands:
-    """The commands that are compared, over one workspace and one server."""
+    """The compared commands, with one workspace and one server."""
 
     work: workload.Workload
     gemini: client.RunningGemini
@@ -40,7 +40,7 @@ class Commands:
     runs: int = 0
 
     def adk_eval(self) -> Taken:
-        """``adk eval`` at default settings."""
+        """Run ``adk eval`` with default settings."""
         argv = [ADK_ENVIRONMENT / "bin" / "adk", "eval", self.work.agent, self.work.eval_set]
         taken = self._run(*argv, "--config_file_path", self.work.criteria)
         passed = re.search(r"Tests passed: (\d+)", taken.output)
@@ -48,7 +48,7 @@ class Commands:
         return taken
 
     def ours(self, *more: object) -> Taken:
-        """``agent-eval run`` at default settings, its interpreter named unless a recording is."""
+        """Run ``agent-eval run`` with default settings, and with the agent's interpreter unless it uses a recording."""
         self.runs += 1
         out = self.work.folder / f"out-{self.runs}"
         argv = [ROOT / ".venv" / "bin" / "agent-eval", "run", self.work.eval_set, "--agent", self.work.agent]
@@ -58,7 +58,7 @@ class Commands:
         return taken
 
     def median(self, name: str) -> float:
-        """Median seconds of a command."""
+        """Return the median seconds of a command."""
         return measure.median([taken.seconds for taken in self.rounds[name]])
 
     def _run(self, *argv: object) -> Taken:
@@ -71,7 +71,7 @@ class Commands:
 
 @dataclass
 class Bench(Commands):
-    """These commands without a judge, and google-adk's bare Runner."""
+    """The commands without a judge, and google-adk's bare Runner."""
 
     def bare_runner(self) -> Taken:
         script = ROOT / "benchmarks" / "bare_runner.py"
@@ -82,7 +82,7 @@ class Bench(Commands):
         return taken
 
     def measure(self, name: str, command: Callable[[], Taken], latency: float = LATENCY) -> None:
-        """One round of one command."""
+        """Record one round of a command. Raises CommandFailed if it made an unexpected number of model calls."""
         self.gemini.configure(latency=latency)
         self.gemini.reset()
         taken = command()
@@ -94,14 +94,14 @@ class Bench(Commands):
 
 
 def passed_cases(results: Path) -> int:
-    """Cases whose every attempt has scores and meets every threshold."""
+    """Count cases in which every attempt has scores and meets all thresholds."""
     cases = [case for one in json.loads(results.read_text())["sets"] for case in one["cases"]]
     scores = [[score for attempt in case["attempts"] for score in attempt["scores"]] for case in cases]
     return sum(bool(of_case) and all(score["passed"] in {True, None} for score in of_case) for of_case in scores)
 
 
 def compare(rounds: int, cases: int) -> dict[str, Any]:
-    """Run all rounds and say what came of them. Seconds are medians; the limit is what no tool could beat."""
+    """Run all rounds and return a report. Seconds are medians; the limit is the least time any tool could take."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases)
         with client.running(work.rules) as gemini:
@@ -175,7 +175,7 @@ def _met(report: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when a target is missed."""
+    """Measure and print. Returns 1 if a target is missed."""
     parser = command_line("main_job", __doc__, rounds=5)
     parser.add_argument("--cases", type=int, default=40)
     return Benchmark(parser, lambda options: compare(options.rounds, options.cases), _show, _met).main(arguments)

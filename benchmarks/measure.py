@@ -1,4 +1,4 @@
-"""Running a command and saying what it took."""
+"""Runs a command and measures time and memory."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Taken:
 
 
 class CommandFailed(Exception):  # noqa: N818 - says what happened
-    """A measured command did not do its work: its time means nothing."""
+    """A measured command failed, so its time is meaningless."""
 
 
 def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None) -> Taken:
-    """Run a command to its end, its output kept in memory."""
+    """Run a command and wait for it; its output is kept in memory."""
     started = time.perf_counter()
     process = subprocess.run(
         [sys.executable, __file__, *argv],
         cwd=cwd,
-        # Set, it would have every start compile google-adk again: seconds that no user waits for.
+        # If it were set, every start would compile google-adk again, for seconds that users do not wait.
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environ or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -53,7 +53,7 @@ def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute meanwhile, as on a runner that is shared."""
+    """Keep ``count`` processors busy, as on a shared runner."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -64,12 +64,12 @@ def busy(count: int) -> Iterator[None]:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle of the rounds."""
+    """Return the median of the rounds."""
     return statistics.median(values)
 
 
 def _child() -> int:
-    """Run the command given and print what it used, which getrusage has only for all children ever waited for."""
+    """Run the given command in a process of its own and print its usage: getrusage only has totals of all children."""
     code = subprocess.call(sys.argv[1:])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{MARK}{used.ru_utime + used.ru_stime:.3f} {used.ru_maxrss}", flush=True)

@@ -1,8 +1,8 @@
-"""What a user pays for a verdict: model calls, tokens and USD, beside ``adk eval``'s rule with as few wrong verdicts.
+"""The price of a verdict in model calls, tokens and USD, compared with ``adk eval``'s rule at the same error rates.
 
-One real run gives what an attempt costs; simulated runs of the gate's suites give how many attempts a verdict takes and
-how often it is wrong. ADK's rule fails where the mean of any case over its repeats is below the threshold; it gets the
-threshold that suits it best.
+One real run gives the cost of an attempt. Simulated runs of the gate's suites give the attempts per verdict and the
+error rates. ADK's rule fails if any case's mean over its repeats is below the threshold; it gets the threshold that
+suits it best.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ THRESHOLDS: Final = tuple(number / 20 for number in range(1, 21))
 
 @dataclass(frozen=True)
 class Price:
-    """What one attempt takes."""
+    """The cost of one attempt."""
 
     calls: float
     tokens: float
     usd: float
 
     def times(self, attempts: float) -> dict[str, float]:
-        """The same for so many attempts."""
+        """Return the cost of a number of attempts."""
         return {
             "calls": round(self.calls * attempts),
             "tokens": round(self.tokens * attempts),
@@ -46,7 +46,7 @@ class Price:
 
 
 def price_of_attempt(cases: int) -> Price:
-    """Measured: the totals of one run of the price agent, over its attempts."""
+    """Measure one run of the price agent and return its totals per attempt."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases)
         with client.running(work.rules) as gemini:
@@ -58,14 +58,14 @@ def price_of_attempt(cases: int) -> Price:
 
 @dataclass(frozen=True)
 class Row:
-    """A suite and a change that must be found as often as this gate finds it."""
+    """A suite and a change that ADK's rule must find as often as this gate does."""
 
     suite: str
     change: str
     runs: int
 
     def measure(self) -> dict[str, Any]:
-        """Simulated: attempts per verdict of both rules, and how often each is wrong."""
+        """Simulate attempts per verdict and error rates of both rules."""
         ours = {change: self._ours(change) for change in ("harmless", self.change)}
         blocked, missed = ours["harmless"]["blocked"], 1 - ours[self.change]["blocked"]
         found = {
@@ -83,7 +83,7 @@ class Row:
         return gate_fidelity.measure(one, self.runs, gate_fidelity.SEED, others=False, fixed=False)[gate_fidelity.OURS]
 
     def _adk_repeats(self, blocked: float, missed: float) -> int | None:
-        """The fewest repeats with which ADK's rule is wrong as seldom; None where no number up to 50 is enough."""
+        """Return the fewest repeats with which ADK's rule errs no more often; None if 50 are not enough."""
         means = zip(self._worst_means("harmless"), self._worst_means(self.change), strict=True)
         for repeats, (harmless, changed) in enumerate(means, 1):
             if any((harmless < at).mean() <= blocked and (changed >= at).mean() <= missed for at in THRESHOLDS):
@@ -91,7 +91,7 @@ class Row:
         return None
 
     def _worst_means(self, change: str) -> Iterator[Any]:
-        """For each number of repeats, the lowest mean of any case in every run: what ADK holds to its threshold."""
+        """Yield, for each number of repeats, every run's lowest case mean, which ADK compares with its threshold."""
         import numpy as np  # noqa: PLC0415 - the table's processes need it, its parent does not
 
         sampler = gate_fidelity.Sampler(gate_fidelity.suite(self.suite, change, HISTORY), gate_fidelity.SEED)
@@ -129,7 +129,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print. There is no target: the table says what the gate costs."""
+    """Measure and print. There is no target; the table only shows what the gate costs."""
     parser = command_line("price_per_verdict", __doc__, rounds=1)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--cases", type=int, default=10, help="cases of the real run that gives an attempt's price")

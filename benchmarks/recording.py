@@ -1,4 +1,4 @@
-"""Makes the recording of a run that never was: what the price agent would have said, as attempts.jsonl."""
+"""Fabricates a recording: attempts.jsonl with what the price agent would have answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_eval_action.results.run_result import Attempt
 from benchmarks.workload import AGENT
 
 EVERY_WRONG = 10
-"""Each tenth case looked up another item, so that scores and reasons are not all alike."""
+"""Every tenth case looks up the wrong item, so that scores and reasons vary."""
 
 DETAILS = {
     "agent_details": {
@@ -34,7 +34,7 @@ DETAILS = {
 
 
 def write(folder: Path, eval_set: str, cases: list[dict[str, Any]]) -> None:
-    """Add one attempt a case; ``eval_set`` is the set's key in the results."""
+    """Append one attempt for each case; ``eval_set`` is the set's key in the results."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "attempts.jsonl").open("a") as file:
         for number, case in enumerate(cases):

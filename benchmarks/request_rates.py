@@ -1,7 +1,7 @@
-"""A judge's calls under a server's rate limit: the learnt rate against halving what is under way at a 429.
+"""A judge's calls under a server's rate limit: a learnt rate compared with halving concurrency at a 429.
 
-``python -m benchmarks.request_rates``: the server lets twenty calls a second through. The clients are one judge, then
-two that do not know of each other, as judges and an agent's worker are.
+``python -m benchmarks.request_rates``: the server allows twenty calls a second. The clients are one judge, then two
+independent ones, as judges and an agent's worker are.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LATENCY = 0.2
 
 @dataclass
 class Halving:
-    """Half as many calls at once after a 429, then one more a round: what many clients do."""
+    """Halves the concurrency after a 429, then adds one each round, as many clients do."""
 
     inner: Llm
     permits: AdaptiveSemaphore = field(default_factory=lambda: AdaptiveSemaphore(96, 48))
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One try."""
+        """Make one call and adapt the concurrency."""
         async with self.permits.permit() as permit:
             answer = await self.inner.generate(request)
             if isinstance(answer, LlmError) and answer.kind is LlmErrorKind.RATE_LIMITED:
@@ -44,12 +44,12 @@ class Halving:
 
 
 def learning(inner: Llm) -> Llm:
-    """What a run does."""
+    """Learn the server's rate, as a run does."""
     return RateLimited(inner)
 
 
 async def ask_all(gemini: client.RunningGemini, limited: Callable[[Llm], Llm], clients: int) -> float:
-    """Seconds until every call is answered; each client asks its share at once."""
+    """Return the seconds until all calls are answered; each client starts its share at once."""
     providers = [GoogleProvider(ProviderConfig(gemini.environ)) for _ in range(clients)]
     llms = [Retrying(limited(provider), deadline=600) for provider in providers]
     for provider in providers:
@@ -69,7 +69,7 @@ SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "requ
 
 
 def main() -> int:
-    """Print time over the ideal and refused calls of each."""
+    """Print, for each strategy, its time relative to the ideal and its refused calls."""
     ideal = CALLS / PER_SECOND + LATENCY
     with client.running(MODEL) as gemini:
         gemini.configure(latency=LATENCY, per_second=PER_SECOND)

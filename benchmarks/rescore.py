@@ -1,6 +1,6 @@
-"""Scoring recorded cases again: seconds and peak memory of ``agent-eval run`` at growing sizes.
+"""Rescoring recorded cases: seconds and peak memory of ``agent-eval run`` at growing sizes.
 
-``--large`` adds 50,000 cases with a baseline and 100,000 without one, once each: minutes.
+``--large`` adds 50,000 cases with a baseline and 100,000 without one, once each, which takes minutes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SIZES = (1_000, 3_000, 10_000)
 SECONDS = 5.0
 MEGABYTES = 300.0
 GROWTH = 1.25
-"""What one more case costs at the large end over what it costs at the small end; 1 is linear."""
+"""The cost of one more case among many, relative to one more among few; 1 is linear."""
 LARGE = (50_000, 100_000)
 CASES_OF_A_FILE = 50_000
-"""Of 64 MB, which are read, or less."""
+"""Keeps each file below 64 MB, the most that is read."""
 LARGE_MEGABYTES = 1_000.0
-"""Of the first of these, with a baseline."""
+"""Limit for the first large size, with a baseline."""
 
 EXIT_PASS, EXIT_FAIL = 0, 1
 _COMMAND = str(ROOT / ".venv" / "bin" / "agent-eval")
 
 
 def rescore(folder: Path, cases: int, *, baseline: bool = False) -> Taken:
-    """Lay out a workspace with a recording of that many cases and run the command on it.
+    """Make a workspace with a recording of that many cases and run the command on it.
 
-    ``baseline``: the same recording is stored as the baseline first, which is not measured; nothing got worse then.
+    ``baseline``: first store the same recording as the baseline, unmeasured, so that nothing gets worse.
     """
     work = lay_out(folder, cases)
     if baseline:
@@ -47,7 +47,7 @@ def rescore(folder: Path, cases: int, *, baseline: bool = False) -> Taken:
 
 
 def lay_out(folder: Path, cases: int) -> Path:
-    """A workspace with a recording of that many cases, in files that are not too large to be read."""
+    """Make a workspace with a recording of that many cases, in files small enough to be read."""
     work = folder / str(cases)
     (work / "evals").mkdir(parents=True)
     made = workload.eval_set(cases)["eval_cases"]
@@ -63,7 +63,7 @@ def lay_out(folder: Path, cases: int) -> Path:
 
 
 def _must_have_scored(work: Path, cases: int, taken: Taken, exit_code: int) -> None:
-    """Every case scored, and exactly those failed that were recorded wrong."""
+    """Raise CommandFailed unless every case was scored, and exactly those recorded with a wrong item failed."""
     results = work / ".agent-eval" / "out" / "results.json"
     if taken.exit_code != exit_code or not results.is_file():
         raise CommandFailed(f"exit {taken.exit_code} with {cases} cases:\n{taken.output[-4000:]}")
@@ -75,7 +75,7 @@ def _must_have_scored(work: Path, cases: int, taken: Taken, exit_code: int) -> N
 
 
 def report(sizes: Sequence[int], rounds: int, *, large: bool = False) -> dict[str, Any]:
-    """Medians by size, and how they grow; ``large`` sizes once."""
+    """Return medians by size and their growth; ``large`` sizes run once."""
     taken: dict[int, list[Taken]] = {size: [] for size in sizes}
     for number in range(rounds):
         for size in sizes:
@@ -110,7 +110,7 @@ def _large() -> dict[int, dict[str, float]]:
 
 
 def growth(seconds: dict[int, float]) -> float:
-    """Seconds of one more case among many over those among few: differences, so that the fixed start is out of it."""
+    """Return the cost of one more case among many relative to few. Differences cancel the fixed start-up time."""
     small, middle, large = sorted(seconds)
     among_few = (seconds[middle] - seconds[small]) / (middle - small)
     return (seconds[large] - seconds[middle]) / (large - middle) / among_few
@@ -139,7 +139,7 @@ def _met(found: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when a target is missed."""
+    """Measure and print. Returns 1 if a target is missed."""
     parser = command_line("rescore", __doc__, rounds=3)
     parser.add_argument("--sizes", type=int, nargs=3, default=SIZES)
     parser.add_argument("--large", action="store_true", help="50,000 cases with a baseline and 100,000 without one")

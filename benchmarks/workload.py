@@ -1,4 +1,4 @@
-"""What is measured: a workspace with the price agent, its eval set, and the model's rules."""
+"""The measured workload: a workspace with the price agent, its eval set, and the model's rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 AGENT = "price_agent"
 CALLS_PER_CASE = 3
-"""First turn: a tool call, then the answer; second turn: an answer. They follow one another: the longest chain."""
+"""First turn: a tool call, then the answer; second turn: an answer. They run one after another."""
 
 CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
 
@@ -53,7 +53,7 @@ class Workload:
 
 
 def write(folder: Path, cases: int, criteria: Mapping[str, Any] = CRITERIA) -> Workload:
-    """Lay the workspace out in an empty folder."""
+    """Write the workspace to an empty folder."""
     workload = Workload(folder, cases)
     shutil.copytree(HERE / AGENT, workload.agent, ignore=shutil.ignore_patterns("__pycache__"))
     workload.eval_set.parent.mkdir()
@@ -64,7 +64,7 @@ def write(folder: Path, cases: int, criteria: Mapping[str, Any] = CRITERIA) -> W
 
 
 def eval_set(cases: int) -> dict[str, Any]:
-    """Cases of two turns with one tool call each, as the agent answers them."""
+    """Return cases of two turns and one tool call each, with the agent's own answers."""
     return {"eval_set_id": "prices", "eval_cases": [_case(number) for number in range(cases)]}
 
 

@@ -1,1 +1,1 @@
-"""Makes files of this repository from its code: schemas, inputs of the actions, tables of docs. Not in the wheel."""
+"""Generates files of this repository from its code: schemas, action inputs, tables of docs. Not in the wheel."""

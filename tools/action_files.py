@@ -1,4 +1,4 @@
-"""What the option table makes: the inputs of action.yml and host/action.yml, and the tables of docs/config.md."""
+"""Generates, from the option table, the inputs of action.yml and host/action.yml, and the tables of docs/config.md."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HOST: Final = (
         "Default: `UV_DEFAULT_INDEX`, else PyPI.",
     ),
 )
-"""Of host/action.yml alone: its tool is installed when the step runs."""
+"""Inputs of host/action.yml only, which installs the tool when the step runs."""
 
 
 def inputs_yaml(*, host: bool = False) -> str:
-    """The entries of ``inputs:``."""
+    """Return the entries of ``inputs:``."""
     entries: list[tuple[str, str, str]] = [
         (option.input, option.help + (f" Default: {option.shown}." if option.shown else ""), option.info.action_default)
         for option in OPTIONS
@@ -34,7 +34,7 @@ def inputs_yaml(*, host: bool = False) -> str:
 
 
 def inputs_env() -> str:
-    """What a composite action's step sets, so that the command reads the same inputs. Indented for a step's ``env``."""
+    """Return the ``env`` of a composite action's step, indented, which passes the inputs to the command."""
     names = [*(option.input for option in OPTIONS), *(item.name for item in NO_OPTIONS)]
     return "".join(f"        INPUT_{name.upper().replace('-', '_')}: ${{{{ inputs.{name} }}}}\n" for name in names)
 
@@ -54,12 +54,12 @@ HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|--
 
 
 def option_table(options: Iterable[Option] = OPTIONS) -> str:
-    """A row per option: key in the file, flag, input, kind of value, default, sentence."""
+    """Return a row per option: key in the file, flag, input, type, default, description."""
     return "\n".join([HEADER, *(_row(option) for option in options)])
 
 
 def input_table() -> str:
-    """A row per input of the actions that is no option."""
+    """Return a row for each action input that is not an option."""
     rows = [f"| `{item.name}` | {item.help} |" for item in NO_OPTIONS]
     rows += [f"| `{item.name}` (host) | {item.help} |" for item in HOST]
     return "\n".join(["| input | |\n|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""JSON Schemas that editors read: agent-eval.yaml from the option table, test_config.json from the criteria."""
+"""JSON Schemas for editors: agent-eval.yaml from the option table, test_config.json from the criteria."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agent_eval_action.criteria import CRITERIA
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _CRITERIA: Final = {"$ref": "#/$defs/criteria"}
 _ANY_OPTIONS: Final = {"type": ["number", "object", "null"]}
-"""A criterion that only the user's own `custom_metrics` or another package knows."""
+"""A criterion from the user's `custom_metrics` or from another package."""
 
 
 def agent_eval_schema() -> dict[str, Any]:
-    """The schema: what it accepts, the reader accepts, but for what only files and folders can tell."""
+    """Return the schema. The reader accepts what it accepts, apart from checks that need files and folders."""
     definitions: dict[str, Any] = {}
     properties: dict[str, Any] = {}
     for path, option in FILE_OPTIONS.items():
@@ -41,7 +41,7 @@ def agent_eval_schema() -> dict[str, Any]:
     rules = definitions["CriterionPolicy"]
     rules["minProperties"] = 1
     for rule in rules["properties"].values():
-        del rule["default"]  # what is not given is inherited
+        del rule["default"]  # omitted values are inherited
     return {
         "$schema": DIALECT,
         "title": "agent-eval.yaml",
@@ -55,7 +55,7 @@ def agent_eval_schema() -> dict[str, Any]:
 
 
 def criteria_file_schema() -> dict[str, Any]:
-    """The schema of a test_config.json, as google-adk reads it and with what is ours."""
+    """Return the schema of test_config.json: google-adk's fields and ours."""
     definitions = _criteria_definitions(CustomMetric, UserSimulatorConfig)
     properties = {
         "$schema": {"type": "string"},
@@ -68,7 +68,7 @@ def criteria_file_schema() -> dict[str, Any]:
 
 
 def _criteria_definitions(*others: type[Any]) -> dict[str, Any]:
-    """Every built-in criterion with its options, under `criteria`."""
+    """Return the definition of `criteria`: every built-in criterion with its options."""
     criteria = {name: CRITERIA[name] for name in CRITERIA.builtin}
     models = [*criteria.values(), *others]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=False)
@@ -90,7 +90,7 @@ def _criteria_definitions(*others: type[Any]) -> dict[str, Any]:
 
 
 def _with_other_spellings(schema: Any) -> Any:
-    """Keys in camelCase, remarks and nulls are read too, but no editor should propose them."""
+    """Allow camelCase keys, comments and nulls, without making editors propose them."""
     if isinstance(schema, list):
         return [_with_other_spellings(item) for item in schema]
     if not isinstance(schema, dict):
@@ -114,7 +114,7 @@ def _section() -> dict[str, Any]:
 
 
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what may be written for a type; what it refers to is added to ``definitions``."""
+    """Return the schema of a type; the types it refers to are added to ``definitions``."""
     schema = TypeAdapter(kind).json_schema(mode="validation", by_alias=False)
     definitions |= schema.pop("$defs", {})
     return schema
@@ -139,6 +139,6 @@ def _agent(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rank(key: str) -> int:
-    """Agents first, then the order of the option table."""
+    """Sort agents first, then by the order of the option table."""
     order = ["agent", "agents", *(option.name for option in BY_NAME.values())]
     return order.index(key) if key in order else len(order)

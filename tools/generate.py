@@ -1,9 +1,9 @@
-"""Writes every file, or part of a file, that is made from code.
+"""Writes every file, or part of a file, that is generated from code.
 
-    python -m tools.generate            write them
-    python -m tools.generate --check    name those that are out of date, and end with 1
+python -m tools.generate            write them
+python -m tools.generate --check    print those that are out of date, and exit with 1
 
-`make generate` is the first.
+`make generate` runs the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tools.config_schema import DIALECT, agent_eval_schema, criteria_file_schema
 ROOT = Path(__file__).resolve().parents[1]
 
 Part = Callable[[str], str]
-"""From a file's text to the same with its generated part made anew."""
+"""Takes a file's text and returns it with its generated part up to date."""
 
 
 def _whole(value: Callable[[], dict[str, Any]]) -> Part:
@@ -32,7 +32,7 @@ def _whole(value: Callable[[], dict[str, Any]]) -> Part:
 
 
 def _between(begin: str, end: str, made: Callable[[], str]) -> Part:
-    """The lines between two marks, which stay."""
+    """Replace the lines between two markers; the markers stay."""
     pattern = re.compile(rf"(?<={re.escape(begin)}).*?(?={re.escape(end)})", re.DOTALL)
 
     def replace(text: str) -> str:
@@ -44,16 +44,16 @@ def _between(begin: str, end: str, made: Callable[[], str]) -> Part:
 
 
 def baseline_schema() -> dict[str, Any]:
-    """The schema of baseline.json."""
+    """Return the schema of baseline.json."""
     schema = Record.model_json_schema(mode="validation")
-    for name in ("parents", "committed_at", "whole", "withheld"):  # of the records of a branch alone
+    for name in ("parents", "committed_at", "whole", "withheld"):  # only in the records on a branch
         del schema["properties"][name]
     del schema["$defs"]["OmittedPair"]
     return {"$schema": DIALECT, **schema, "title": "baseline.json of agent-eval"}
 
 
 def list_schema() -> dict[str, Any]:
-    """The schema of what `agent-eval list --json` prints."""
+    """Return the schema of the output of `agent-eval list --json`."""
     return {"$schema": DIALECT, **SuiteListing.model_json_schema(mode="serialization"), "title": "agent-eval list"}
 
 
@@ -72,7 +72,7 @@ GENERATED: tuple[tuple[str, Part], ...] = (
 
 
 def outdated(root: Path = ROOT, *, write: bool = False) -> list[str]:
-    """The paths whose text is not what the code makes; ``write`` brings them up to date."""
+    """Return the paths of outdated files; ``write`` updates them."""
     found = []
     for name, part in GENERATED:
         path = root / name
@@ -86,7 +86,7 @@ def outdated(root: Path = ROOT, *, write: bool = False) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 1 where ``--check`` finds something out of date."""
+    """Return the exit code: 1 if ``--check`` finds outdated files, 2 for wrong usage."""
     check = arguments == ["--check"]
     if arguments and not check:
         sys.stderr.write(str(__doc__))
