@@ -155,8 +155,6 @@ class AgentEvaluator:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The arguments of an evaluation besides its file."""
-
     module: str
     sub_agent: str
     runs: int

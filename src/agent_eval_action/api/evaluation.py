@@ -345,7 +345,6 @@ class Evaluation:
         return Measurement(joined, gate, own, functions, scope.session.without_records(), joined=joined)
 
     async def _next_step(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
-        """Return the gate's next step for a merged run."""
         control = scope.settings.baseline.store != "rerun"
         asked = gate if self._uses_gate(gate) else None
         return await asyncio.to_thread(joined.next_step, asked, control=control)

@@ -231,7 +231,6 @@ class CriterionEvidence:
         return explained and lower_than_reference([Stratum(reference, self.grid.levels(control))]) <= DRIFTED
 
     def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
-        """The mean that a suspect's fresh runs are compared with."""
         return self._mean_before(pair, self._control_of(pair) if control else ())
 
     # --- suspects -----------------------------------------------------------------------------------
@@ -482,7 +481,6 @@ class CriterionEvidence:
         return now - before if self.grid.minimize else before - now
 
     def _suite_worse_beside_control(self) -> bool:
-        """Whether the mean is also worse in runs interleaved with the base."""
         pairs = [pair for pair in self.complete if pair.controllable]
         if not pairs or not all(pair.interleaved for pair in pairs):
             return True

@@ -119,7 +119,6 @@ def count_scores(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def _untested_reason(pair: Pair, trajectories: Trajectories) -> Reason | None:
-    """The outcome of a pair without a test."""
     if pair.kind in {ChangeKind.SAME, ChangeKind.PASSING}:
         return None
     measured, current = pair.measured, pair.current

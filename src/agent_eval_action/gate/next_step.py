@@ -264,7 +264,6 @@ def _run_control(wanted: dict[CaseKey, int], interleaved: dict[CaseKey, int]) ->
 
 
 def _interleaved_runs(criterion: CriterionEvidence, pair: Pair) -> int:
-    """The number of runs of this change to interleave with a suspect's control."""
     if criterion.worse_each_time(pair):
         return STABLE_RUNS - criterion.runs(pair)
     whole = criterion.missing_control(pair) + max(pair.control_attempts, len(pair.control)) >= CONTROL_RUNS

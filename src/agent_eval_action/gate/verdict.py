@@ -139,7 +139,6 @@ def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
 
 
 def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> list[CriterionJudgement]:
-    """Every criterion, sorted by name, with its evidence and policy."""
     base = result.base is not None and not result.base.unavailable
     rules = GateRules(policy, adaptive=result.conditions.adaptive)
     evidence = assess(GateState(comparison.pairs, control=base), rules)
@@ -336,7 +335,6 @@ def _extent(criteria: Sequence[CriterionJudgement]) -> dict[str, Any]:
 
 
 def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
-    """The cases that this run did not leave out."""
     return {pair.key for pair in pairs_of(criteria) if not pair.left_out}
 
 
@@ -476,7 +474,6 @@ def _not_applicable_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Fi
 
 
 def _flaky_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
-    """The note about flaky scores: worse at first, but as on main in re-runs."""
     tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
     cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
     cleared.sort(key=lambda item: (item[0].key, item[0].criterion))

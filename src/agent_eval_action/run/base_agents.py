@@ -354,7 +354,6 @@ def _agent_on_base(
 
 
 def _why_not_on_base(agent: AgentSettings) -> str:
-    """Return why the base commit's agent cannot be run; "" if it can."""
     if agent.driver in _RUNS_BASE or (agent.driver in _RUNS_BASE_BY_COMMAND and agent.command):
         return ""
     if agent.url:

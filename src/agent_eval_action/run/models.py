@@ -55,7 +55,6 @@ def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[Mode
 
 
 def _as_judged(criterion: Criterion) -> JudgedCriterion | None:
-    """Return the criterion if it calls a judge."""
     if not criterion.models():
         return None
     from agent_eval_action.criteria.judge import JudgedCriterion  # noqa: PLC0415 - most runs have no judges

@@ -294,7 +294,6 @@ def _with_missing(
 
 
 def _join_bases(used: Iterable[ShardResult], plan: Plan) -> Base | None:
-    """Return the base commit's agents as the shards found them."""
     bases = [(each, each.result.base) for each in used if each.result.base is not None]
     if not bases:
         return None
