@@ -1,4 +1,4 @@
-"""Criteria as configured: name, options, and where that is written. ``criteria.build`` makes them real."""
+"""Criteria as configured: name, options and location. ``criteria.build`` turns them into criteria."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agent_eval_action.errors import Problem
 from agent_eval_action.results.base import AdkModel
 
 MetricKind = Literal["function", "prompt", "computed", "managed"]
-"""What scores a metric: a function of the user's, a judge by the user's prompt, arithmetic, or Vertex AI."""
+"""What scores a metric: the user's function, a judge with the user's prompt, arithmetic, or Vertex AI."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionSpec:
-    """One entry of ``criteria`` in a test_config.json or agent-eval.yaml.
+    """An entry of ``criteria`` in a test_config.json or agent-eval.yaml.
 
-    ``at`` leads to it inside ``source``; ``custom`` is the entry of ``custom_metrics`` of that name; ``metric`` says
-    what scores a metric of agents-cli, whose name is the user's own.
+    ``at`` is its JSON path in ``source``. ``custom`` is the entry of ``custom_metrics`` with this name. ``metric`` says
+    what scores a metric of agents-cli, whose name is the user's choice.
     """
 
     name: str
@@ -36,16 +36,16 @@ class CriterionSpec:
 
     @property
     def path(self) -> Path | None:
-        """The file it is written in."""
+        """The file that contains the entry."""
         return self.source.path if self.source is not None else None
 
     @property
     def line(self) -> int | None:
-        """Where in there it begins."""
+        """The 1-based line where the entry begins."""
         return self.source.line(self.at) if self.source is not None else None
 
     def problem(self, message: str, *, inside: JsonPath = (), **fields: Any) -> Problem:
-        """A problem with this entry, or with the option at ``inside``, at its line."""
+        """A problem with this entry or with its option ``inside``, with the line."""
         if self.source is not None:
             return self.source.problem((*self.at, *inside), message, **fields)
         return Problem(Path("criteria"), message, **fields)
@@ -55,10 +55,10 @@ DEFAULT_CRITERIA: Final = (
     CriterionSpec("tool_trajectory_avg_score", {"threshold": 1.0}),
     CriterionSpec("response_match_score", {"threshold": 0.8}),
 )
-"""What ADK applies where no config is."""
+"""ADK's criteria for eval files without a config."""
 
 REPLAY_CRITERIA: Final = (CriterionSpec("recorded_events", {"threshold": 1.0}),)
-"""What every replayed recording is scored by."""
+"""The criteria for every replayed recording."""
 
 
 def parse_criteria(
@@ -68,7 +68,7 @@ def parse_criteria(
     at: JsonPath = ("criteria",),
     custom_metrics: Mapping[str, CustomMetric] | None = None,
 ) -> tuple[tuple[CriterionSpec, ...], tuple[Issue, ...]]:
-    """The entries of a ``criteria`` mapping at ``at`` of a file, and what is wrong inside it."""
+    """The entries of the ``criteria`` mapping at ``at`` in a file, and what is wrong with it."""
     if mapping is not None and not isinstance(mapping, Mapping):
         return (), (Issue("criteria is a mapping of criterion to threshold or options", value=shorten(mapping)),)
     custom = custom_metrics or {}
@@ -79,7 +79,7 @@ def parse_criteria(
             continue
         options = {} if value is None else {"threshold": value}
         if isinstance(value, Mapping):
-            # a function of the user's own may tell a null from an option that is absent
+            # a user's function may distinguish null from an absent option
             options = set_values(value, nulls=name in custom)
         elif isinstance(value, list):
             issues.append(Issue("a criterion is a threshold or a mapping of options", (name,), shorten(value)))
@@ -91,9 +91,9 @@ def parse_criteria(
 
 
 def set_values(value: Any, *, nulls: bool = False) -> Any:
-    """The value without remarks (keys that begin with an underscore) and, at every depth, without nulls.
+    """Remove comments (keys that begin with an underscore) and, unless ``nulls``, null values, at every depth.
 
-    google-adk's ``EvalConfig.model_dump_json()`` writes every option, those that are not set as null.
+    google-adk's ``EvalConfig.model_dump_json()`` writes options that are not set as null.
     """
     if isinstance(value, Mapping):
         return {
@@ -109,7 +109,7 @@ _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
 
 
 class CodeConfig(AdkModel):
-    """Where the user's function is: ``package.module.function``."""
+    """The user's function: ``package.module.function``."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -117,7 +117,7 @@ class CodeConfig(AdkModel):
 
 
 class Interval(AdkModel):
-    """The values a metric can take."""
+    """The range of a metric's values."""
 
     min_value: float
     max_value: float
@@ -132,7 +132,7 @@ class Interval(AdkModel):
 
 
 class MetricValueInfo(AdkModel):
-    """What kind of value a metric has."""
+    """A description of a metric's values."""
 
     interval: Interval | None = None
 
@@ -147,7 +147,7 @@ class MetricInfo(AdkModel):
 
 
 class CustomMetric(AdkModel):
-    """One entry of ``custom_metrics``: runs only when ``criteria`` names it too."""
+    """An entry of ``custom_metrics``; runs only if ``criteria`` names it too."""
 
     code_config: CodeConfig
     metric_info: MetricInfo | None = None
@@ -181,7 +181,7 @@ class UserSimulatorConfig(AdkModel):
     @field_validator("model_configuration")
     @classmethod
     def _check_model_configuration(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Spell the names of GenerateContentConfig one way, so that both spellings are the same user."""
+        """Spell the fields of GenerateContentConfig in snake_case, so that the spelling makes no other user."""
         named = {snake_case(key): inner for key, inner in (value or {}).items()}
         if taken := [name for name in _RESERVED if name in named]:
             raise ValueError(f"`{taken[0]}` cannot be set: custom_instructions hold the user's prompt")
@@ -195,13 +195,13 @@ class UserSimulatorConfig(AdkModel):
         return value
 
     def placeholders(self) -> frozenset[str]:
-        """What the custom instructions ask to be filled in."""
+        """The placeholders in the custom instructions."""
         return _variables(self.custom_instructions or "")
 
 
 def _variables(template: str) -> frozenset[str]:
     """The variables of a jinja2 template, as ADK finds them. Raises ValueError for an invalid template."""
-    from jinja2 import TemplateSyntaxError, meta  # noqa: PLC0415 - needed by few configurations
+    from jinja2 import TemplateSyntaxError, meta  # noqa: PLC0415 - few configurations need it
     from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415 - as above
 
     environment = SandboxedEnvironment()

@@ -1,6 +1,7 @@
-"""Files of criteria: ADK's, and as criteria of ours those of agents-cli (eval_config.yaml), ADK-Rust and trpc-agent.
+"""Read criteria files of ADK, agents-cli (eval_config.yaml), ADK-Rust and trpc-agent.
 
-What no criterion of ours measures the same way is refused at its line with the nearest that there is.
+Criteria of other tools are translated into ours. If none measures the same, it is refused at its line, with the
+nearest one as a hint.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from agent_eval_action.errors import ConfigError, Problem, Unreadable
 from agent_eval_action.results.base import AdkModel, Frozen
 
 MAX_CODE: Final = 1 << 20
-"""Bytes of a criteria file that names functions, and of the code of one."""
+"""Maximum bytes of a function's code."""
 
 
 def _refuse_rubric_group(_: Any) -> Any:
@@ -41,7 +42,7 @@ class _Parameters(Frozen):
 
 
 class _Metric(Frozen):
-    """An entry of ``custom_metrics``. Without a prompt and a function it gives parameters to a metric of Vertex AI."""
+    """An entry of ``custom_metrics``. Without prompt and function it sets parameters of a Vertex AI metric."""
 
     name: str = Field(min_length=1)
     description: str | None = None
@@ -62,7 +63,7 @@ class _Metric(Frozen):
         return "prompt" if self.prompt_template is not None else kind_of(self.name)
 
     def options(self, source: str) -> dict[str, Any]:
-        """The options of the criterion. ``source``: the code of a function."""
+        """The options of the criterion. ``source``: the function's code."""
         kind = self.kind()
         if kind == "function":
             return {"source": source}
@@ -79,7 +80,7 @@ class _Metric(Frozen):
 
 
 Reading = tuple[list[CriterionSpec], list[Issue], list[Problem]]
-"""Of a file: the metrics that run, what is wrong with it, and warnings about it."""
+"""The metrics of a file that run, what is wrong with it, and warnings."""
 
 
 # --- agents-cli ------------------------------------------------------------------------------------
@@ -91,12 +92,12 @@ class _EvalConfig(Frozen):
 
 
 def is_eval_config(value: Any) -> bool:
-    """Whether a criteria file is one of agents-cli."""
+    """Whether a criteria file is an eval_config of agents-cli."""
     return isinstance(value, Mapping) and "criteria" not in value and "metrics_to_run" in value
 
 
 def kind_of(name: str) -> MetricKind:
-    """What scores a metric that is named without an entry of its own."""
+    """What scores a metric that has no entry in ``custom_metrics``."""
     plain = name.lower()
     return "computed" if plain in {"exact_match", "bleu"} or plain.startswith("rouge") else "managed"
 
@@ -127,9 +128,9 @@ def read_eval_config(source: Source, workspace: Path) -> Reading:
 
 
 def function_files(path: Path, workspace: Path) -> tuple[Path, ...]:
-    """The files with the code of a criteria file's metric functions; () where it is no eval_config or cannot be read.
+    """The code files of an eval_config's metric functions; () for other criteria files and unreadable ones.
 
-    Entries that do not run count as well: they say as much about what is scored.
+    Includes entries that do not run.
     """
     try:
         value = Source.read(path, workspace=workspace, error=ConfigError).value
@@ -145,7 +146,7 @@ def function_files(path: Path, workspace: Path) -> tuple[Path, ...]:
 
 
 def _code_of(metric: _Metric, folder: Path, workspace: Path) -> str:
-    """The code of a metric's function, "" of other metrics. Raises ValueError with what is wrong."""
+    """The code of a metric's function, "" for other metrics. Raises ValueError with what is wrong."""
     named, code = metric.custom_function_file, metric.custom_function or ""
     if named is not None and metric.custom_function is not None:
         raise ValueError("give either custom_function or custom_function_file, not both")
@@ -172,17 +173,17 @@ _RUST_OPTIONS: Final = {
     "safety_score": "",
     "hallucination_score": "",
 }
-"""The criteria, each with the key of its options."""
+"""The key of each criterion's options."""
 _RUST_JUDGED: Final = frozenset({"semantic_match_score", "rubric_quality_score", "safety_score", "hallucination_score"})
 
 
 def is_adk_rust(value: Any) -> bool:
-    """A mapping with a criterion of ADK-Rust at its top."""
+    """Whether a value is a mapping with a criterion of ADK-Rust at the top level."""
     return isinstance(value, Mapping) and "criteria" not in value and bool(_RUST_OPTIONS.keys() & value.keys())
 
 
 def read_adk_rust_criteria(source: Source, _: Path) -> Reading:
-    """Read the criteria of ADK-Rust. What it ignores as unknown is refused."""
+    """Read ADK-Rust's criteria. Unknown keys, which ADK-Rust ignores, are refused."""
     data: Mapping[str, Any] = source.value
     configs: dict[str, Any] = {key: data[key] for key in _RUST_OPTIONS.values() if data.get(key) is not None}
     issues = [
@@ -204,7 +205,7 @@ def read_adk_rust_criteria(source: Source, _: Path) -> Reading:
             continue
         options = {option: value for option, value in configs.get(key, {}).items() if value is not None}
         options.pop("judge_model", None)
-        if name in _RUST_JUDGED and named is not None:  # ADK-Rust has one judge, and this is where a file names it
+        if name in _RUST_JUDGED and named is not None:  # ADK-Rust has one judge for all criteria, named there
             options["judge_model_options"] = {"judge_model": named, "num_samples": 1}
         metrics.append(CriterionSpec(name, {**options, "threshold": data[name]}, (name,), source))
     return metrics, [] if metrics else [Issue("no criteria, so there is nothing to measure")], []
@@ -213,7 +214,7 @@ def read_adk_rust_criteria(source: Source, _: Path) -> Reading:
 # --- trpc-agent-go (a list) and trpc-agent-python (under metrics) ----------------------------------
 
 METRICS_SUFFIX: Final = ".metrics.json"
-"""What trpc-agent-go calls the criteria of ``<name>.evalset.json``, beside it."""
+"""Suffix of trpc-agent-go's criteria file, ``<name>.metrics.json`` beside ``<name>.evalset.json``."""
 
 Options = dict[str, Any]
 
@@ -227,7 +228,7 @@ _NEAREST: Final = {
     "llm_rubric_critic": "rubric_based_final_response_quality_v1 (its judge does not see the reference)",
     "llm_judge_template": "semantic_match_score with `custom_prompt`, or a `prompt_template` of an eval_config",
 }
-_MATCH_TYPES: Final = {  # in order, others allowed
+_MATCH_TYPES: Final = {  # by (order_sensitive, subset_matching)
     (True, False): "EXACT",
     (True, True): "IN_ORDER",
     (False, True): "ANY_ORDER",
@@ -235,11 +236,11 @@ _MATCH_TYPES: Final = {  # in order, others allowed
 }
 _GENERATION: Final = {"max_tokens": "max_output_tokens", "stream": None}
 _LONGEST_NAME: Final = 80
-_LONGEST_COUNT: Final = 1000  # of a repetition in RE2
+_LONGEST_COUNT: Final = 1000  # RE2's limit on repetitions
 
 
 class _RefusedError(Exception):
-    """What cannot be measured the same way, at its place in the metric, and the nearest there is."""
+    """A part of a metric that cannot be measured the same way, its path, and the nearest criterion as a hint."""
 
     def __init__(self, at: JsonPath, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -247,7 +248,7 @@ class _RefusedError(Exception):
 
 
 def _name(entry: Any) -> str:
-    """The metric's name as it is shown, "" where it has none."""
+    """The metric's name for messages; "" if it has none."""
     name = _get(entry, "metric_name")
     if not isinstance(name, str):
         return ""
@@ -255,7 +256,7 @@ def _name(entry: Any) -> str:
 
 
 def read_trpc_metrics(source: Source, _: Path) -> Reading:
-    """Read the metrics of trpc-agent, with warnings of what is not compared or not read."""
+    """Read trpc-agent's metrics, with warnings about what is not compared or not read."""
     metrics: dict[str, CriterionSpec] = {}
     issues: list[Issue] = []
     noted: dict[str, JsonPath] = {}
@@ -287,13 +288,13 @@ def read_trpc_metrics(source: Source, _: Path) -> Reading:
 
 
 def _get(value: Any, name: str, default: Any = None) -> Any:
-    """A field by its name in snake_case, in either spelling."""
+    """A field by its snake_case name, spelled in snake_case or camelCase."""
     fields = value.items() if isinstance(value, Mapping) else ()
     return next((item for key, item in fields if snake_case(key) == name and item is not None), default)
 
 
 def _require(value: Any, *known: str, at: JsonPath) -> None:
-    """Refuse what says more about a comparison than is understood."""
+    """Refuse a value that is not an object or has keys that are not understood."""
     if not isinstance(value, Mapping):
         raise _RefusedError(at, "must be an object", shorten(value))
     for key, item in value.items():
@@ -304,13 +305,13 @@ def _require(value: Any, *known: str, at: JsonPath) -> None:
 
 
 def _match_strategy(value: Any, *known: str, at: JsonPath) -> Any:
-    """How a comparison is made, which says nothing beyond that and what is ``known``."""
+    """The match strategy of a comparison; refuses keys other than that and ``known``."""
     _require(value, "match_strategy", "match", *known, at=at)
     return _get(value, "match_strategy") or _get(value, "match", "exact")
 
 
 def _criteria(metric: Mapping[str, Any], note: Callable[[str], Any]) -> Iterator[tuple[str, Options]]:
-    """The criteria that one metric is, with their options."""
+    """The criteria that a metric translates to, with their options."""
     kind = _get(metric, "evaluator_name") or _get(metric, "metric_name")
     criterion, threshold = _get(metric, "criterion", {}), {"threshold": _get(metric, "threshold")}
     threshold = {key: value for key, value in threshold.items() if value is not None}
@@ -335,7 +336,7 @@ def _criteria(metric: Mapping[str, Any], note: Callable[[str], Any]) -> Iterator
 
 
 def _inner(criterion: Any, name: str) -> tuple[str, Mapping[str, Any]]:
-    """The one criterion of a metric, by the key it is written with."""
+    """The metric's only criterion, with its key as written."""
     _require(criterion, name, at=("criterion",))
     key = next((key for key in criterion if snake_case(key) == name), name)
     return key, criterion.get(key) or {}
@@ -366,7 +367,7 @@ def _trajectory(rules: Mapping[str, Any], at: JsonPath, note: Callable[[str], An
 
 
 def _argument_rule(strategy: Any, at: JsonPath) -> Options:
-    """How the arguments of a tool are compared: not at all where nothing says how."""
+    """How a tool's arguments are compared; without a strategy they are ignored."""
     if strategy is None or _get(strategy, "ignore"):
         return {"ignore": ["*"]}
     if (how := _match_strategy(strategy, "ignore_tree", "only_tree", "number_tolerance", at=at)) != "exact":
@@ -382,7 +383,7 @@ def _argument_rule(strategy: Any, at: JsonPath) -> Options:
 
 
 def _places(tree: Any, above: str = "") -> Iterator[str]:
-    """The places that a tree of keys marks as true, as ``address.zip``."""
+    """The paths that a tree of keys marks as true, like ``address.zip``."""
     for key, inner in tree.items() if isinstance(tree, Mapping) else ():
         if inner is True:
             yield above + key
@@ -391,7 +392,7 @@ def _places(tree: Any, above: str = "") -> Iterator[str]:
 
 
 def _texts(rules: Mapping[str, Any], at: JsonPath) -> Iterator[tuple[str, Options]]:
-    """The criteria of an answer's text: how it relates to the reference, and its length."""
+    """The criteria for an answer's text: comparison with the reference, and length."""
     for other in ("rouge", "json"):
         if _get(rules, other):
             nearest = "response_match_score, the ROUGE-1 F-measure" if other == "rouge" else "answer_pattern"
@@ -411,7 +412,7 @@ def _texts(rules: Mapping[str, Any], at: JsonPath) -> Iterator[tuple[str, Option
 
 
 def _length_pattern(length: Any, at: JsonPath) -> str:
-    low, high = _get(length, "min") or 1, _get(length, "max")  # no text at all is no answer
+    low, high = _get(length, "min") or 1, _get(length, "max")  # an empty text is not an answer
     counts = [low] if high is None else [low, high]
     if not all(isinstance(count, int) and 0 <= count <= _LONGEST_COUNT for count in counts):
         raise _RefusedError(at, f"lengths are compared up to {_LONGEST_COUNT} characters", "leave it out")
@@ -419,7 +420,7 @@ def _length_pattern(length: Any, at: JsonPath) -> str:
 
 
 def _judge(model: Any, at: JsonPath, note: Callable[[str], Any]) -> Options:
-    """The judge's options. Its address and key are never taken from a file: the gate's own say where judges are."""
+    """The judge's options. Its address and key are never read from a file; the gate's configuration sets them."""
     if not isinstance(model, Mapping) or not model:
         return {}
     options: Options = {}
@@ -440,7 +441,7 @@ def _judge(model: Any, at: JsonPath, note: Callable[[str], Any]) -> Options:
 
 
 def _rubrics(judged: Mapping[str, Any], at: JsonPath) -> list[Options]:
-    """The metric's rubrics in ADK's form. It may have none, where cases have them."""
+    """The metric's rubrics in ADK's form; none if the cases have them."""
     rubrics = _get(judged, "rubrics", [])
     if not isinstance(rubrics, list) or not all(isinstance(rubric, Mapping) for rubric in rubrics):
         raise _RefusedError((*at, "rubrics"), "must be a list of rubrics")
@@ -460,20 +461,20 @@ _FOREIGN: Final = (
     (is_adk_rust, read_adk_rust_criteria),
     (TRPC_METRICS.recognises, read_trpc_metrics),
 )
-"""How the files of each tool are told from ADK's, and read."""
+"""For each other tool: how to recognise its files, and how to read them."""
 
 
 # --- every file of criteria ------------------------------------------------------------------------
 
 
 def _refuse_live_mode(value: Any) -> None:
-    """Live mode changes how the agent is driven: without it the run would measure something else."""
+    """Live mode changes how the agent is driven, so a run without it would measure something else."""
     if value is not None:
         raise ValueError("live (bidirectional streaming) mode is known, but not in this version")
 
 
 class _BesideCriteria(AdkModel):
-    """What a test_config.json holds beside its criteria."""
+    """The keys of a test_config.json besides its criteria."""
 
     criteria: None = None
     custom_metrics: dict[str, CustomMetric] = Field(default_factory=dict)
@@ -483,7 +484,7 @@ class _BesideCriteria(AdkModel):
 
 @dataclass(frozen=True, slots=True)
 class CriteriaConfig:
-    """A test_config.json as read: shapes are checked; names and options of criteria are ``build``'s to check."""
+    """A criteria file as read. Its shape is checked; ``criteria.build`` checks names and options of criteria."""
 
     specs: tuple[CriterionSpec, ...]
     user_simulator_config: UserSimulatorConfig | None = None
@@ -491,9 +492,9 @@ class CriteriaConfig:
 
 
 def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
-    """Read a test_config.json, or criteria of agents-cli, ADK-Rust or trpc-agent (or YAML, by its suffix).
+    """Read a test_config.json or a criteria file of agents-cli, ADK-Rust or trpc-agent (JSON, or YAML by suffix).
 
-    Raises ConfigError with every problem of the file.
+    Raises ConfigError with all problems of the file.
     """
     source = Source.read(path, workspace=workspace, error=ConfigError)
     data, beside = source.value, _BesideCriteria()

@@ -1,4 +1,4 @@
-"""Which eval files run against which agents: named, configured or found.
+"""Decide which eval files run against which agents; both may be named, configured or discovered.
 
 A file belongs to the nearest agent above or beside it, else to the agent that its session_input names.
 """
@@ -39,13 +39,13 @@ from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, C
 
 CRITERIA_FILE: Final = "test_config.json"
 EVAL_CONFIGS: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
-"""What Google's project templates call it, beside the folder of the eval files."""
+"""Names of the criteria file in Google's project templates, beside the folder of the eval files."""
 
 _TRACES: Final = Path("artifacts", "traces")
-"""Where agents-cli leaves what an agent answered, in the folder of the project."""
+"""Where agents-cli stores agents' answers, in the project's folder."""
 
 REPLAYING: Final = frozenset({"adk", "recorded"})
-"""The drivers whose agents can be given recorded answers of models."""
+"""The drivers that can replay models' recorded answers."""
 
 _SET_ID: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
@@ -55,10 +55,10 @@ AppNames = Callable[[Path], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredSet:
-    """One eval file against one agent. ``case_ids`` () is every case.
+    """An eval file to run against an agent. ``case_ids`` () means every case.
 
-    ``key`` names the set in every result. ``criteria_file`` is None when the agent's criteria are
-    written in agent-eval.yaml (``agent.criteria``) or ADK's defaults apply. ``columns``: what those of a table hold.
+    ``key`` names the set in every result. ``criteria_file`` is None if agent-eval.yaml contains the agent's criteria
+    (``agent.criteria``) or ADK's defaults apply. ``columns``: what the columns of a table contain.
     """
 
     agent: AgentSettings
@@ -72,9 +72,9 @@ class DiscoveredSet:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The sets to run, sorted by agent and set; notes for the user, and which files are left out.
+    """The sets to run, sorted by agent and set, notes for the user, and what is left out.
 
-    ``agents`` are those configured or found, with or without eval files.
+    ``agents`` are all configured or discovered agents, with or without eval files.
     """
 
     sets: tuple[DiscoveredSet, ...]
@@ -86,11 +86,11 @@ class Discovery:
 def discover(
     settings: Settings, selectors: Sequence[Selector], app_names: AppNames, *, may_lack: bool = False
 ) -> Discovery:
-    """Find agents and eval files. Raises EvalFileError with every file that cannot be placed.
+    """Find agents and eval files. Raises EvalFileError with every file whose agent is not clear.
 
     ``selectors`` are the files (folders, globs) named for this run, with their case ids; ``app_names``
-    reads the session_input.app_name values of an eval file. ``may_lack``: agents and eval files that are
-    named and not there are left out, as in an earlier commit that does not have them yet.
+    reads the session_input.app_name values of an eval file. ``may_lack``: skip agents and eval files that are named
+    but missing, as in an earlier commit that does not have them yet.
     """
     search = _Search(settings, app_names, may_lack)
     search.run(selectors)
@@ -112,11 +112,11 @@ def no_agent_found(settings: Settings) -> EvalFileError:
 
 @dataclass
 class _Search:
-    """The search for the files of a run: what is chosen so far, and the problems.
+    """The state of the search: files chosen so far, and problems.
 
-    ``chosen`` maps an agent's name and a file to case ids, () for all; ``fetched`` maps a file of a bucket to the
-    folder of the agent in whose store it lies and to what its columns hold; ``elsewhere`` counts the files
-    of agent folders that are not part of this run, ``unrelated`` those that lie beside no agent.
+    ``chosen`` maps an agent's name and a file to case ids, () for all. ``fetched`` maps a file from a bucket to the
+    folder of the agent whose store it is from, and to what its columns contain. ``elsewhere`` counts the files of
+    agents that are not part of this run, ``unrelated`` those beside no agent.
     """
 
     settings: Settings
@@ -129,7 +129,7 @@ class _Search:
     unrelated: int = 0
 
     def run(self, selectors: Sequence[Selector]) -> None:
-        """Fill ``chosen`` by the files named for this run, else by the agents' own and the run's, else by discovery."""
+        """Fill ``chosen`` from the files named for this run, else from those configured, else by discovery."""
         for path, case_ids in selectors:
             for file in self._files((EvalPattern(str(path), Origin(Path.cwd(), Path(path))),), self.agents):
                 self._choose(self._run_by(file), file, case_ids)
@@ -146,7 +146,7 @@ class _Search:
 
     @cached_property
     def walked(self) -> Walked:
-        """Everything below the start; the walk is made once, and only if it is needed."""
+        """Everything below the start folder; walked at most once, and only if needed."""
         walked = walk(self.settings.start)
         if not walked.complete:
             message = f"{self.settings.start} has more than {MAX_ENTRIES} files: too many to look through"
@@ -171,7 +171,7 @@ class _Search:
 
     @cached_property
     def _by_folder(self) -> dict[Path, list[AgentSettings]]:
-        """The agents of every agent folder: none where it is not part of this run, two that differ in their Python."""
+        """The agents of every agent folder: none if it is not part of this run; several may share a folder."""
         folders: dict[Path, list[AgentSettings]] = {agent.path: [] for agent in self.agents}
         for agent in self.agents:
             folders[agent.path].append(agent)
@@ -206,9 +206,9 @@ class _Search:
                 self.elsewhere[folder] += 1
 
     def _own_of_named_agents(self, files: Sequence[Path]) -> Sequence[Path]:
-        """Leave out files without an agent if the agents that were asked for have files of their own.
+        """Leave out files without an agent if the requested agents have files of their own.
 
-        A user who names an agent's folder inside a larger checkout means that agent's files.
+        A user who names an agent's folder in a larger checkout means that agent's files.
         """
         near = {file for file in files if self._is_near(file)}
         folders = {file: self._folder_of(file) for file in files if file not in near} if near else {}
@@ -228,7 +228,7 @@ class _Search:
         return any(self._by_folder[folder] for folder in folders)
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
-        """The agents a named file is run against: those that name it, else the only agent, else those it belongs to."""
+        """The agents that run a named file: those that configure it, else the only agent, else those it belongs to."""
         naming = [agent for agent in self.agents if file in self._own.get(agent.name, ())]
         if naming or len(self.settings.agents) == 1:
             return naming or self.settings.agents
@@ -247,7 +247,7 @@ class _Search:
         self.problems += error.problems or (Problem(file, error.message, hint=error.hint),)
 
     def _folder_of(self, file: Path) -> Path | EvalFileError:
-        """The agent folder that a file belongs to, or why it is not known."""
+        """The agent folder that a file belongs to, or an error if that is not clear."""
         found = self._nearest(file)
         if (len(found) != 1 or file.name == CONFORMANCE_SPEC) and len(self._by_folder) > 1:
             try:
@@ -264,7 +264,7 @@ class _Search:
         return EvalFileError(f"may belong to {' or '.join(names)}" if found else none, hint)
 
     def _nearest(self, file: Path) -> list[Path]:
-        """The agent folder the file is in, or those beside it or beside a folder it is in, nearest first."""
+        """The agent folder that contains the file, or the agent folders beside it or beside its nearest parent."""
         for folder in file.parents:
             if folder in self._by_folder:
                 return [folder]
@@ -275,13 +275,13 @@ class _Search:
         return []
 
     def _named_by(self, file: Path, among: Sequence[Path]) -> list[Path]:
-        """The agent folders among these (else all) that a session_input of the file names. Raises EvalFileError."""
+        """The agent folders, of ``among`` or else of all, that a session_input names. Raises EvalFileError."""
         apps = self.app_names(file)
         known = {folder: {folder.name, *(agent.name for agent in agents)} for folder, agents in self._by_folder.items()}
         return [folder for folder in among or known if known[folder] & apps]
 
     def _files(self, patterns: Sequence[EvalPattern], agents: Sequence[AgentSettings]) -> tuple[Path, ...]:
-        """The files that these patterns name. A name that is no file may be the id of an eval set of these agents."""
+        """The files that these patterns name. A name without a file may be the id of an eval set of these agents."""
         files: dict[Path, None] = {}
         folders = [agent.path for agent in agents]
         for pattern in patterns:
@@ -297,7 +297,7 @@ class _Search:
         return tuple(files)
 
     def _choose(self, agents: Sequence[AgentSettings], file: Path, case_ids: Sequence[str] = ()) -> None:
-        """Choose a file or cases of it. A whole file includes its cases; the format refuses ids named twice."""
+        """Choose a file or some of its cases. A whole file includes its cases; repeated ids are refused later."""
         for agent in agents:
             earlier = self.chosen.get((agent.name, file))
             whole = not case_ids or earlier == ()
@@ -307,13 +307,13 @@ class _Search:
                 self._choose(others, listed)
 
     def _listed_in(self, file: Path) -> Iterator[Path]:
-        """The files that a set of ADK-Rust lists as its ``test_files``: each is an eval file of its own."""
+        """The eval files that an ADK-Rust set lists under ``test_files``."""
         if file.suffix != ".json":
             return
         try:
             is_set = b'"test_files"' in read_bytes(file, self.settings.workspace, MAX_JSON_BYTES)
             source = Source.read(file, workspace=self.settings.workspace, error=EvalFileError) if is_set else None
-        except (Unreadable, EvalFileError):  # reported where the file is loaded
+        except (Unreadable, EvalFileError):  # reported when the file is loaded
             return
         names = source.value.get("test_files") if source and isinstance(source.value, dict) else None
         for number, name in enumerate(names if isinstance(names, list) else ()):
@@ -329,7 +329,7 @@ class _Search:
                 yield path
 
     def sets(self) -> Iterator[DiscoveredSet]:
-        """What is chosen, sorted by agent and set."""
+        """The chosen sets, sorted by agent and set."""
         for agent in sorted(self.agents, key=lambda agent: agent.name):
             files = {file: ids for (name, file), ids in self.chosen.items() if name == agent.name}
             keys = set_keys(list(files), agent.path, self.settings.workspace)
@@ -340,7 +340,7 @@ class _Search:
                 yield DiscoveredSet(agent, file, keys[file], files[file], *places, columns.get(file) or own)
 
     def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
-        """Sentences that tell the user which files are run."""
+        """Sentences for the user about which files run."""
         workspace = self.settings.workspace
         how = "" if self.settings.agents else " (discovered)"
         counts = Counter(found.agent.name for found in sets)
@@ -360,7 +360,7 @@ class _Search:
                 yield f"{name} {what}; --recording {name} scores it"
 
     def left_out(self, idle: Sequence[str]) -> Iterator[str]:
-        """Sentences that tell the user which agents and files are not run, and why."""
+        """Sentences for the user about which agents and files do not run, and why."""
         workspace = self.settings.workspace
         if idle:
             yield f"not run, no eval files: {', '.join(idle)}"
@@ -373,36 +373,36 @@ class _Search:
 
 
 def may_be_set_id(name: str, folder: Path) -> bool:
-    """Whether a name that was given in this folder may be the id of an eval set: it is no path."""
+    """Whether a name may be the id of an eval set, because no such path exists in ``folder``."""
     return bool(_SET_ID.fullmatch(name)) and not os.path.lexists(folder / name)
 
 
 def _with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
-    """The eval sets of these agents that have this id, where ``adk eval`` looks for one; none where a path is there."""
+    """The eval sets with this id, where ``adk eval`` looks for them; none if the name is a path that exists."""
     if not may_be_set_id(named.pattern, named.origin.base):
         return []
     return [file for folder in agents if (file := folder / f"{named.pattern}.evalset.json").is_file()]
 
 
 def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping]:
-    """What the columns hold of each table that these patterns name with its columns; the first that names it counts."""
+    """The column mapping of each table that has one in these patterns; the first counts."""
     found: dict[Path, ColumnMapping] = {}
     for pattern in patterns:
         if pattern.columns is not None:
-            with contextlib.suppress(EvalFileError):  # reported where the files are looked for
+            with contextlib.suppress(EvalFileError):  # reported when the files are searched
                 found = dict.fromkeys(expand(pattern), pattern.columns) | found
     return found
 
 
 def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """The agent's own file, else the metrics file, test_config.json or eval_config beside the eval file, else None."""
+    """The agent's criteria file, else the first of ``criteria_places`` that exists, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
     return next((place for place in criteria_places(eval_file) if place.is_file()), None)
 
 
 def criteria_places(eval_file: Path) -> Iterator[Path]:
-    """Where the criteria of an eval file may be written, the first that exists."""
+    """Paths where the criteria of an eval file may be; the first that exists counts."""
     if eval_file.name.endswith(".evalset.json"):
         yield eval_file.with_name(eval_file.name.removesuffix(".evalset.json") + METRICS_SUFFIX)
     yield eval_file.with_name(CRITERIA_FILE)
@@ -419,12 +419,12 @@ def _session_file(agent: AgentSettings, eval_file: Path) -> Path | None:
 
 
 def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, str]:
-    """Names of one agent's eval sets: the file's path from the agent's parent folder, without the suffix.
+    """Name one agent's eval sets by the path from the agent's parent folder, without the suffix.
 
-    Of an agent that is the whole workspace, whose name is another on every machine, the path in there.
-    Not the eval_set_id, which is copied along with files and which older formats do not have. Where
-    two agree (another suffix, or one of them outside that folder) each is its whole path. A file of a bucket is named
-    by bucket and object.
+    If the agent is the whole workspace, whose name differs between machines, the path starts from the workspace. The
+    eval_set_id does not serve as a name, since copied files share it and older formats have none. If two names would
+    be equal (different suffixes, or a file outside the parent folder), both are whole paths. A file from a bucket is
+    named by bucket and object.
     """
     short: dict[Path, str] = {}
     for file in files:

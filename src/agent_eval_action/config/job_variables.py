@@ -1,4 +1,4 @@
-"""Variables of the CI job, which no code of a change may see, whatever the configuration allows."""
+"""Variables of the CI job. Code of a change must never see them, whatever the configuration allows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from typing import Final
 
 JOB_VARIABLE_PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "BITBUCKET", "GITHUB", "GITLAB", "INPUT", "RUNNER")
-"""Beginnings of names, before an underscore."""
+"""Name prefixes, before an underscore."""
 
 JOB_VARIABLE_NAMES: Final = (
-    "GH_ENTERPRISE_TOKEN",  # what GitHub's own command line reads
+    "GH_ENTERPRISE_TOKEN",  # GitHub's CLI reads it
     "GH_TOKEN",
     "BUILDKITE_AGENT_ACCESS_TOKEN",
     "CIRCLE_OIDC_TOKEN",
@@ -24,15 +24,12 @@ JOB_VARIABLE_NAMES: Final = (
     "SYSTEM_ACCESSTOKEN",  # Azure Pipelines'
 )
 JOB_VARIABLE_PATTERN: Final = f"^((?:{'|'.join(JOB_VARIABLE_PREFIXES)})_|(?:{'|'.join(JOB_VARIABLE_NAMES)})(?:=|$))"
-"""A regular expression that JSON Schema understands too. It matches a name, or ``NAME=value``."""
+"""A pattern that also works in JSON Schema. It matches a name or ``NAME=value``."""
 
-# On Windows the names of variables have no case.
+# On Windows variable names are case-insensitive.
 _JOB_VARIABLE: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name == "nt" else 0)
 
 
 def is_job_variable(name: str) -> bool:
-    """Whether the variable belongs to the CI job: it carries the job's tokens or steers its later steps.
-
-    No code of a change may see such a variable.
-    """
+    """Whether the variable belongs to the CI job: it contains the job's tokens or controls its later steps."""
     return bool(_JOB_VARIABLE.match(name))

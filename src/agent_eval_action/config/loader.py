@@ -1,4 +1,4 @@
-"""Settings: defaults < agent-eval.yaml < INPUT_* < flags, merged once; the environment is a parameter."""
+"""Merge settings once, in ascending priority: defaults, agent-eval.yaml, INPUT_*, flags."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNUSABLE: Final = "the configuration cannot be used"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings, notes and warnings for the user, and where each value came from.
+    """Settings, notes and warnings for the user, and the origin of each value.
 
-    ``origins`` has an entry for every option that was given (its label is like ``INPUT_FAIL-ON``,
-    ``agent-eval.yaml:4`` or ``--max-drop``); the rest are defaults.
+    ``origins`` has an entry for every option that was given, with a label like ``INPUT_FAIL-ON``,
+    ``agent-eval.yaml:4`` or ``--max-drop``.
     """
 
     settings: Settings
@@ -46,9 +46,9 @@ class Resolved:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def refuse_unknown_rules(self, known: Collection[str]) -> None:
-        """Raise ConfigError when ``gate.criteria`` names a criterion that does not exist: its rules would be idle.
+        """Raise ConfigError if ``gate.criteria`` names an unknown criterion, whose rules would have no effect.
 
-        ``known`` are the names of all criteria, which are a layer above.
+        ``known``: the names of all criteria, which this layer cannot import.
         """
         origin = self.origins.get("gate_criteria")
         problems = [
@@ -61,9 +61,9 @@ class Resolved:
 
 
 def load_settings(folder: Path | str = ".", **options: Any) -> Settings:
-    """Read the settings of a checkout as the command does in ``folder``. Raises ConfigError with every problem.
+    """Read the settings of a checkout as the command does in ``folder``. Raises ConfigError with all problems.
 
-    ``options`` are the command's, by name with underscores (``repeats=3``); they go over the file and the environment.
+    ``options`` are the command's, named with underscores (``repeats=3``); they override file and environment.
     """
     return resolve(flags=options, environ=os.environ, cwd=Path(folder)).settings
 
@@ -71,12 +71,12 @@ def load_settings(folder: Path | str = ".", **options: Any) -> Settings:
 def resolve(
     *, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True, may_lack: bool = False
 ) -> Resolved:
-    """Merge the sources. ``flags`` is keyed by option name; None is a flag that was not given.
+    """Merge the sources. ``flags`` is keyed by option name; None means not given.
 
-    ``files`` False: no agent-eval.yaml is looked for, because a stranger could have put one there. ``may_lack``:
-    agents whose folder is missing are left out, for an earlier commit that does not have it yet.
+    ``files`` False: do not search for an agent-eval.yaml, because somebody else could have put one there.
+    ``may_lack``: skip agents whose folder is missing, for an earlier commit that does not have it yet.
 
-    Raises ConfigError with every problem of the file, the inputs and the flags at once.
+    Raises ConfigError with all problems of the file, the inputs and the flags.
     """
     here = cwd.resolve()
     workspace = find_workspace(here, environ)
@@ -114,7 +114,7 @@ _PLACES: Final = ("baseline", "out", "cache_dir")
 
 
 def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Settings:
-    """The settings with every value that is not an agent's; paths of outputs are absolute."""
+    """Apply all values except those of agents; output paths become absolute."""
     values = {name: item.value for name, item in given.items() if name not in ("agent", "config")}
     values |= {name: _absolute(settings.workspace / values.get(name, BY_NAME[name].default)) for name in _PLACES}
     update: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Setti
 
 
 def _with_rules(policy: Policy, sources: Sequence[_ConfigSource]) -> Policy:
-    """Merge the rules of single criteria and the modes of sets key by key; criteria inherit the other rules."""
+    """Merge the rules of criteria and the modes of sets key by key; criteria inherit rules they do not set."""
     rules: dict[str, dict[str, Any]] = {}
     modes: dict[str, Any] = {}
     for given in (source.given for source in sources):
@@ -141,12 +141,12 @@ def _with_rules(policy: Policy, sources: Sequence[_ConfigSource]) -> Policy:
 
 
 def _absolute(path: Path) -> Path:
-    """Remove ``..``, which would mean another place behind a link."""
+    """Resolve ``..`` as text: after following links it would lead elsewhere."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
 
 
 def _outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
-    """Paths of the file outside of the workspace: only flags and inputs may name those."""
+    """Problems with the file's paths outside the workspace, which only flags and inputs may name."""
     for name in _PLACES:
         given = file.given.get(name)
         if given is not None and not _absolute(given.value).is_relative_to(workspace):
@@ -157,24 +157,24 @@ def _outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
 
 
 def find_workspace(cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The folder that every stored path is relative to.
+    """The folder that all stored paths are relative to.
 
-    GitHub's checkout when we are inside it; else the nearest folder upwards that is a git checkout or
-    holds a configuration; else the current folder.
+    GitHub's checkout if ``cwd`` is inside it, else the nearest folder upwards that is a git checkout or has a
+    configuration file, else ``cwd``.
     """
     here = cwd.resolve()
     checkout = environ.get("GITHUB_WORKSPACE", "").strip()
     if checkout and here.is_relative_to(Path(checkout).resolve()):
         return Path(checkout).resolve()
     for folder in (here, *here.parents):
-        # .git is a file in worktrees and submodules.
+        # in worktrees and submodules .git is a file
         if (folder / ".git").exists() or any((folder / name).is_file() for name in CONFIG_NAMES):
             return folder
     return here
 
 
 def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path | None:
-    """The file named, else the nearest from the current folder up to the workspace, else .github's."""
+    """The named file, else the nearest one between ``cwd`` and the workspace, else that in .github, else None."""
     if named is not None:
         path: Path = named.value
         if path.is_file():
@@ -195,7 +195,7 @@ def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path 
 
 
 def config_base(path: Path, workspace: Path) -> Path:
-    """The folder that paths in a configuration file start from: its own, for .github's file the workspace."""
+    """The folder that a configuration file's paths are relative to: its own, or the workspace for .github's."""
     return workspace if path == workspace / GITHUB_CONFIG else path.parent
 
 
@@ -206,7 +206,7 @@ _NULLABLE: Final = frozenset({"max_drop", "max_rise"})
 
 @dataclass(slots=True)
 class _ConfigSource:
-    """The values of one source (file, inputs or flags) by option, its agents, and what is wrong with it.
+    """The values of a source (file, inputs or flags) by option, its agents and its problems.
 
     ``file`` is the origin of the whole configuration file.
     """
@@ -218,7 +218,7 @@ class _ConfigSource:
     warnings: list[Problem] = field(default_factory=list)
 
     def take(self, option: Option, value: Any, origin: Origin, into: dict[str, SourcedValue] | None = None) -> None:
-        """Read one option's value, or keep what is wrong with it."""
+        """Read an option's value, or record what is wrong with it."""
         if value is None and option.name not in _NULLABLE:
             self.problems.append(origin.issue(Issue("is empty", hint="give it a value or remove the key")))
             return
@@ -230,19 +230,19 @@ class _ConfigSource:
             (self.given if into is None else into)[option.name] = SourcedValue(read, origin)
 
     def take_text(self, option: Option, text: Any, name: str, base: Path, environ: Mapping[str, str]) -> None:
-        """Read the text of a flag or an input of this name."""
+        """Read the text of the flag or input called ``name``."""
         origin = Origin(base, Path(name), text=True, search_path=environ.get("PATH"))
         self.take(option, text, origin)
         if option.name == "agent" and "agent" in self.given:
             self.agents = tuple(_AgentEntry(origin, path=path) for path in self.given["agent"].value)
 
     def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
-        """Keep what is wrong at a place of the file."""
+        """Record a problem at a path of the file."""
         shown = None if value is ... else shorten(value)
         self.problems.append(self.file.issue(Issue(message, at, shown, hint)))
 
     def section(self, data: Mapping[Any, Any], section: str = "") -> None:
-        """Read the top of the file, or a section like ``gate``."""
+        """Read the top level of the file, or a section like ``gate``."""
         prefix = f"{section}." if section else ""
         for key, value in data.items():
             at = (section, key) if section else (key,)
@@ -299,14 +299,14 @@ def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path
     source = _ConfigSource()
     for name, value in flags.items():
         option = BY_NAME[name]
-        if value is not None and value not in ((), []):  # these are flags that were not given
+        if value is not None and value not in ((), []):  # the flag was given
             text = str(value) if isinstance(value, Path) else value
             source.take_text(option, text, option.flag or name, cwd, environ)
     return source
 
 
 def _input_values(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
-    """Read the INPUT_* variables. The empty string is an input that was not given."""
+    """Read the INPUT_* variables. An empty string means not given."""
     source = _ConfigSource()
     for option in OPTIONS:
         dashed, underscored = option.variables
@@ -320,7 +320,7 @@ def _input_values(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
     known = {*chain.from_iterable(option.variables for option in OPTIONS)}
     known.update(*(item.variables for item in NO_OPTIONS))
     for name in sorted(environ):
-        # Other actions of a job leave INPUT_* of their own behind: only a near miss is worth a word.
+        # other actions of a job leave their INPUT_* variables behind, so warn only about likely misspellings
         near = did_you_mean(name, sorted(known)) if name.startswith("INPUT_") and name not in known else None
         if near and environ[name].strip():
             source.warnings.append(Problem(Path(name), "is no input", hint=near, severity="warning"))
@@ -328,7 +328,7 @@ def _input_values(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
 
 
 def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _ConfigSource:
-    """Read the configuration file. Raises ConfigError when it is not a YAML mapping at all."""
+    """Read the configuration file. Raises ConfigError if it is not a YAML mapping."""
     source = Source.read(path, workspace=workspace, error=ConfigError)
     if not isinstance(source.value, Mapping):
         problem = source.problem((), "must be a mapping of keys to values", hint="begin with agent: FOLDER")
@@ -344,7 +344,7 @@ def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Co
 
 @dataclass(frozen=True, slots=True)
 class _AgentEntry:
-    """One entry of ``agents``: its folder or name as written, and the options it sets."""
+    """An entry of ``agents``: its folder or name as written, and the options it sets."""
 
     origin: Origin
     path: str | None = None
@@ -363,8 +363,8 @@ def _resolve_agents(
 ) -> tuple[tuple[AgentSettings, ...], list[Problem]]:
     """The agents to run: those ``chosen`` by flag or input, else the ``entries`` of the file, else none (discovery).
 
-    Values of flags and inputs (``over``) win over the agent's entry, and that over the top of the file.
-    ``may_lack``: agents whose folder is not there are left out.
+    Flags and inputs (``over``) win over the agent's entry, which wins over the top level of the file.
+    ``may_lack``: skip agents whose folder is missing.
     """
     drafts = [(entry, _draft(entry, {**file, **entry.given, **over}, "evals" not in over)) for entry in entries]
     if chosen:
@@ -387,14 +387,14 @@ def _resolve_agents(
 
 
 def _agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
-    """The fields of AgentDefaults that are configured."""
+    """The configured fields of AgentDefaults."""
     values = {option.name: given[option.name].value for option in AGENT_OPTIONS if option.name in given}
     values.pop("evals", None)
     return {"driver": "recorded", **values} if values.get("recording") else values
 
 
 def _draft(entry: _AgentEntry, given: Mapping[str, SourcedValue], own_evals: bool) -> AgentSettings:
-    """The agent of an entry; its name is empty unless it is written there."""
+    """The agent of an entry; its name is "" unless the entry sets one."""
     values, base = _agent_values(given), entry.origin.base
     folder = base / entry.path if entry.path else values.get("recording", base)
     evals = entry.given["evals"].value if own_evals and "evals" in entry.given else ()
@@ -404,7 +404,7 @@ def _draft(entry: _AgentEntry, given: Mapping[str, SourcedValue], own_evals: boo
 def _match(
     entry: _AgentEntry, drafts: Sequence[tuple[_AgentEntry, AgentSettings]]
 ) -> tuple[_AgentEntry, AgentSettings] | None:
-    """The configured agent that a flag or input means, by its folder or by its name."""
+    """The configured agent that a flag or input names, by folder or by name."""
     folder = real_path(entry.origin.base / (entry.path or ""))
     by_folder = [draft for draft in drafts if real_path(draft[1].path) == folder]
     by_name = [draft for draft in drafts if entry.path in (draft[0].name, draft[1].path.name)]
@@ -430,7 +430,7 @@ def _folder_problems(entry: _AgentEntry, agent: AgentSettings, workspace: Path) 
 
 
 def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """What is missing, or means nothing, of the options that only some drivers have. Drivers of packages take any."""
+    """Driver options that are missing or do not apply, with hints. Drivers from packages take any options."""
     if agent.driver not in DRIVER_OPTIONS:
         return
     needed, hint, others = DRIVER_OPTIONS[agent.driver]
@@ -445,14 +445,14 @@ def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
 
 
 def may_hold_agent(folder: Path) -> bool:
-    """Whether ADK could find an agent in the folder; what is in the files is not looked at."""
+    """Whether ADK could find an agent in the folder, judged by file names alone."""
     return any((folder / name).exists() for name in ("agent.py", "agent", "__init__.py", "root_agent.yaml"))
 
 
 def unique_names(folders: Sequence[Path], workspace: Path) -> list[str]:
-    """The folders' names, and their paths from the workspace where two agree.
+    """The folders' names, or their paths from the workspace if two names are equal.
 
-    The workspace itself is called differently on every machine, so it is ``agent``.
+    The workspace's own name differs between machines, so it is called ``agent``.
     """
     short = ["agent" if folder == workspace else folder.name for folder in folders]
     return [
@@ -462,5 +462,5 @@ def unique_names(folders: Sequence[Path], workspace: Path) -> list[str]:
 
 
 def relative_name(path: Path, workspace: Path) -> str:
-    """A path from the workspace with forward slashes."""
+    """A path relative to the workspace, with forward slashes."""
     return Path(os.path.relpath(path, workspace)).as_posix()

@@ -1,6 +1,6 @@
-"""Everything that is configured. These models are the table of options: flags, inputs, schema and docs follow them."""
+"""The settings. These models define all options: flags, inputs, JSON Schema and docs are generated from them."""
 
-# Without annotations as text: pydantic would compile each one again, at every start of the command.
+# No `from __future__ import annotations`: pydantic would compile every annotation again at each start of the command.
 
 from collections.abc import Mapping
 from functools import partial
@@ -50,7 +50,7 @@ from agent_eval_action.diagnostics.validation import invalid
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.base import Frozen, Given, StoreKind
 
-if TYPE_CHECKING:  # the types of results would slow `--help`
+if TYPE_CHECKING:  # importing the types of results would slow down `--help`
     from agent_eval_action.results.run_result import Goal
 
 Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE, Looser(("blocking", "advisory", "off"))]
@@ -63,7 +63,7 @@ Acceptance = Annotated[Literal["honour", "ignore"], CHOICE, Looser(("ignore", "h
 NewCases = Annotated[Literal["advise", "block"], CHOICE, Looser(("block", "advise"))]
 Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE, Looser(("fail", "neutral", "pass"))]
 
-# Defaults that other packages use as well.
+# Defaults that other packages also use.
 MAX_DROP: Final = 0.05
 CONFIDENCE: Final = 0.99
 MIN_EFFECT: Final = 0.1
@@ -72,7 +72,7 @@ JUDGE_CALLS: Final = 96
 TRY_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 120.0
 MOST_EXTRA_RUNS_PER_CASE: Final = 10  # at most: how many a suspect gets stands in gate/assess.py
-MOST_EXTRA_RUNS: Final = 100  # for the whole run, beside those for each case
+MOST_EXTRA_RUNS: Final = 100  # for the whole run, in addition to those for each case
 
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they are advisory unless configured to block."""
@@ -102,7 +102,7 @@ def _some_rules(value: Any, _: Origin) -> Any:
 
 
 def _criteria_rules(value: Any, origin: Origin) -> Any:
-    """Rules by criterion; in text ``tokens.max_rise=10%`` per line. What is not given is inherited later."""
+    """Rules by criterion; in text ``tokens.max_rise=10%`` per line. Missing rules are inherited later."""
     rules: dict[str, dict[str, str]] = {}
     if not origin.text:
         return value
@@ -127,7 +127,7 @@ Sets = Annotated[
 
 
 class Policy(Frozen):
-    """The section ``gate``: the rules for every criterion, and whole rules for those that have their own."""
+    """The section ``gate``: rules for all criteria, and complete rules for criteria with their own."""
 
     on_weakened: OnWeakened = option(
         "warn",
@@ -189,12 +189,12 @@ class Policy(Frozen):
     )
 
     def for_criterion(self, name: str, goal: "Goal") -> CriterionPolicy:
-        """The rules of one criterion; the limit of the other direction is None."""
+        """The rules of a criterion; the limit for the other direction is None."""
         own = self.criteria.get(name) or self.inherited(name)
         return own.model_copy(update={"max_drop" if goal == "minimize" else "max_rise": None})
 
     def inherited(self, name: str) -> CriterionPolicy:
-        """What a criterion has before its own entry in ``gate.criteria`` changes it."""
+        """The rules of a criterion before its entry in ``gate.criteria`` changes them."""
         return CriterionPolicy(
             mode="advisory" if name in ADVISORY else "blocking",
             threshold_on=self.threshold_on,
@@ -204,9 +204,9 @@ class Policy(Frozen):
 
 
 _answers = partial(option, describes_agent=True, decides_answers=True)
-"""An option of what answers."""
+"""An option that decides what answers."""
 _serves = partial(_answers, has_flag=False)
-"""One that only some drivers have, and an agent is given in the file."""
+"""An option of some drivers only, which can be set only in the file."""
 
 _SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
 DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
@@ -218,14 +218,14 @@ DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]
     "command": (("command",), "command: the program that answers, and its arguments", ()),
     "python": (("function",), "function: MODULE:FUNCTION", ()),
 }
-"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
+"""For each built-in driver: options of which it needs exactly one, a hint, and further options it takes."""
 
 
 class AgentDefaults(Frozen):
-    """The options of an agent, as agents have them that set nothing of their own.
+    """The options of agents that set none themselves.
 
-    ``env`` maps a variable to its value, or to None to let it through; ``paths`` None: not known, so that
-    every change may touch the agent.
+    ``env`` maps a variable to its value, or to None to pass it through. ``paths`` None: not known, so every change may
+    affect the agent.
     """
 
     criteria: CriteriaSource | None = option(
@@ -303,10 +303,10 @@ class AgentDefaults(Frozen):
 
 
 class AgentModule(Frozen):
-    """An agent that is imported by its module's name, as google-adk's AgentEvaluator does it.
+    """An agent imported by its module's name, as by google-adk's AgentEvaluator.
 
-    ``sub_agent`` is the one below it that answers, "" for the agent itself. ``search_path``: where modules are looked
-    for first.
+    ``sub_agent``: the name of the sub-agent that answers, "" for the agent itself. ``search_path``: folders to search
+    for modules first.
     """
 
     name: str
@@ -316,9 +316,9 @@ class AgentModule(Frozen):
 
 
 class AgentSettings(AgentDefaults):
-    """One agent: its folder, its name in every result, and the eval files it names as its own.
+    """An agent: its folder, its name in all results, and its configured eval files.
 
-    ``module``: how it is imported; None as ``adk eval`` imports the folder. No option sets it.
+    ``module``: the module to import it from; None: import the folder like ``adk eval``. No option sets it.
     """
 
     path: Path
@@ -328,14 +328,14 @@ class AgentSettings(AgentDefaults):
 
 
 class AgentIdentity(Frozen):
-    """The fields that an entry of ``agents`` has beside the options of an agent."""
+    """The fields of an entry of ``agents`` besides the options of an agent."""
 
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.", describes_agent=True)
     path: Text | None = _answers(None, "The agent's folder.")
 
 
 class BaselineSettings(Frozen):
-    """The section ``baseline``; a text in its place is its path."""
+    """The section ``baseline``; a string instead is short for its ``path``."""
 
     path: Annotated[Path, FILE] = option(
         Path(".agent-eval/baseline.json"),
@@ -361,7 +361,7 @@ class BaselineSettings(Frozen):
 
 
 class LlmOptions(Frozen):
-    """The section ``llm``: how models that judge or play users are asked."""
+    """The section ``llm``: calls of models that judge or simulate users."""
 
     concurrency: Annotated[int, whole_number(1, 10000)] = option(
         96, "Parallel calls per judge model; lowered automatically on 429."
@@ -404,13 +404,12 @@ class LlmOptions(Frozen):
 
 
 class Settings(Frozen):
-    """Everything that is configured, once. Paths are absolute, times are seconds.
+    """All settings of a run. Paths are absolute, times are in seconds.
 
-    ``agents`` is empty when none is configured: ``discovery`` finds them and gives each
-    ``agent_defaults``. ``only_agents`` are names that a flag or an input asked for.
-    ``evals`` are the run's eval files, () when they are to be discovered.
-    ``config`` is the file that was read, None without one. ``start`` is where discovery looks: the
-    folder that the file speaks for, without a file the current one.
+    ``agents`` is empty if none is configured; ``discovery`` then finds them and gives each ``agent_defaults``.
+    ``only_agents``: names that a flag or an input requested. ``evals``: the run's eval files, () to discover them.
+    ``config``: the file that was read, or None. ``start``: where discovery searches, the base folder of the
+    configuration file, else the current folder.
     """
 
     workspace: Path
@@ -623,9 +622,9 @@ class Settings(Frozen):
 
     @property
     def adaptive(self) -> bool:
-        """Whether cases in doubt are run again."""
+        """Whether doubtful cases are run again."""
         return self.reruns == "on" or (self.reruns == "auto" and self.repeats == 1)
 
     def output_folder(self, path: Path) -> OutputFolder:
-        """A folder we write to, below which no link of the workspace is followed."""
+        """A folder to write to; no links of the workspace are followed below it."""
         return OutputFolder.at(path, self.workspace)

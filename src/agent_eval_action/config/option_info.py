@@ -1,6 +1,6 @@
-"""How a field of the configuration is an option: its place in flags, inputs and docs, and which value is looser."""
+"""What makes a field of the settings an option: how flags, inputs and docs show it, and which values are looser."""
 
-# Without annotations as text: pydantic would compile each one again, at every start of the command.
+# No `from __future__ import annotations`: pydantic would compile every annotation again at each start of the command.
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -19,26 +19,26 @@ Topic = Literal[
     "Reports and CI",
 ]
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
-"""In the order of ``--help``."""
+"""The topics in the order of ``--help``."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
-    """How flags, inputs, agent-eval.yaml and the docs show a field, beside its description.
+    """How flags, inputs, agent-eval.yaml and the docs show a field, besides its description.
 
-    ``shown`` is how the docs write the default, in which ``{}`` is the field's own.
-    ``scope``: *run* is set once; *agent* is set for every agent (also in an entry of ``agents``); *command*
-    concerns one invocation and has no place in a file. ``name`` and ``key`` are spelt out where they do not follow
-    from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
-    expression that fills the input on GitHub by default; a value there would win over the file.
-    ``strict`` is the default under ``strict: true``; None: the same as without.
+    ``shown`` is the default as the docs write it; ``{}`` stands for the field's default.
+    ``scope``: *run* options are set once, *agent* options for each agent (also in an entry of ``agents``), *command*
+    options for one invocation, never in a file. ``name`` and ``key`` are set if they do not follow from the field.
+    ``switch`` is a flag without a value that turns the option off. ``action_default`` is the expression that fills the
+    input on GitHub by default; a value there would win over the file.
+    ``strict`` is the default under ``strict: true``; None: unchanged.
 
-    ``of``: whose value holds on an event of a change; None: for options of the run the *base* commit's, for others
-    the *change*'s own. ``may_loosen``: another value may demand less of a run, though no order of strictness says so.
-    ``describes_agent``: what a change makes different here is reported for each agent. ``decides_answers``: with
-    another value an agent may answer differently, so ``--resume`` keeps no attempt made with another one.
-    ``repeats_run``: the flag is part of the command that is shown to repeat a run. ``topic`` is where ``--help`` shows
-    it, "" for that of its section; ``common`` options are in ``-h`` too.
+    ``of``: whose value applies when a change is tested; None: the *base* commit's for run options, else the
+    *change*'s. ``may_loosen``: another value may demand less of a run, although values have no order of strictness.
+    ``describes_agent``: differences in this option are reported for each agent. ``decides_answers``: the value can
+    affect an agent's answers, so ``--resume`` keeps no attempts made with another value.
+    ``repeats_run``: the flag is part of the command shown to repeat a run. ``topic``: where ``--help`` shows the
+    option, "" for the topic of its section; ``-h`` shows only ``common`` options.
     """
 
     shown: str = "{}"
@@ -61,19 +61,20 @@ class OptionInfo:
 
 
 INFO: Final = "option"
-"""Where a field's OptionInfo is, in its ``json_schema_extra``."""
+"""The key of a field's OptionInfo in its ``json_schema_extra``."""
 
 
 def option(default: Any, description: str, shown: str = "{}", scope: Scope = "run", **info: Any) -> Any:
-    """A field that is an option: its default, one sentence, and the fields of OptionInfo."""
+    """A field that is an option: default, description in one sentence, and fields of OptionInfo."""
     return Field(default, description=description, json_schema_extra={INFO: OptionInfo(shown, scope, **info)})  # type: ignore[dict-item]  # no schema is made of the models themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Looser:
-    """Marks a field as a rule: a choice that stands later in ``strictest_first`` demands less of a run.
+    """Marks a field as a rule of the gate and says which values are looser.
 
-    Without choices a number that is ``when`` the old one does, and None, which is no limit.
+    Choices later in ``strictest_first`` are looser. Without choices, numbers ``when`` ("higher" or "lower") than the
+    old one are looser, and so is None, which means no limit.
     """
 
     strictest_first: tuple[Any, ...] = ()
@@ -81,12 +82,12 @@ class Looser:
 
 
 def is_rule(model: type[BaseModel], field: str) -> bool:
-    """Whether the gate's strictness depends on a field of a model."""
+    """Whether the gate's strictness depends on this field."""
     return _looser(model, field) is not None
 
 
 def is_looser(model: type[BaseModel], field: str, old: Any, new: Any) -> bool:
-    """Whether the new value of a rule demands less of a run than the old one; False for a field that is no rule."""
+    """Whether the new value of a rule is looser than the old one; False for fields that are not rules."""
     looser = _looser(model, field)
     if looser is None or old == new:
         return False

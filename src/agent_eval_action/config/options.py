@@ -1,4 +1,4 @@
-"""The options, made from the models of the settings, and the inputs of the actions that are no options."""
+"""The options, derived from the settings models, and the action's inputs that are not options."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from agent_eval_action.config.types import ValueType
 
 
 def variables_of(name: str) -> tuple[str, str]:
-    """The variables of an input: with dashes, as the runner sets it, and with underscores, as a shell can."""
+    """The variables of an input: with dashes as the runner sets it, and with underscores as a shell can set it."""
     return f"INPUT_{name.upper()}", f"INPUT_{name.upper().replace('-', '_')}"
 
 
 def given_type(definition: FieldInfo) -> Any:
-    """The type of a field's value where it is given; None is among them only where it has a meaning."""
+    """The type of a field's value when given; excludes None unless None can be given."""
     kind, metadata = definition.annotation, tuple(definition.metadata)
     if get_origin(kind) in (Union, UnionType) and not metadata:
         return reduce(lambda one, other: one | other, (part for part in get_args(kind) if part is not NoneType))
@@ -31,10 +31,10 @@ def given_type(definition: FieldInfo) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """One option. ``name`` is its key in the flags given to ``resolve``, ``help`` one sentence.
+    """An option. ``name`` is its key in the flags of ``resolve``, ``help`` its description in one sentence.
 
-    ``key`` is its dotted place in agent-eval.yaml, None when it has none; ``field`` leads to it in Settings.
-    ``default`` is the setting's default, ``shown`` how the docs write it.
+    ``key`` is its dotted path in agent-eval.yaml, or None; ``field`` its path in Settings. ``default`` is the
+    setting's default, ``shown`` how the docs write it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Option:
 
     @classmethod
     def of_field(cls, name: str, key: str, field: tuple[str, ...], definition: FieldInfo, info: OptionInfo) -> Option:
-        """The option of a model's field. Of a choice its words are the type's label."""
+        """Make the option of a model's field. For a choice, the label of its type lists the choices."""
         annotation = given_type(definition)
         value_type: ValueType = next(part for part in annotation.__metadata__ if isinstance(part, ValueType))
         if get_origin(annotation.__origin__) is Literal:
@@ -60,27 +60,27 @@ class Option:
 
     @property
     def flag(self) -> str | None:
-        """None for an option that is a positional argument."""
+        """The flag, or None if the option has none."""
         return (self.info.switch or f"--{self.input}") if self.info.has_flag else None
 
     @property
     def input(self) -> str:
-        """The input of the Action."""
+        """The name of the action's input."""
         return self.name.replace("_", "-")
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The variables of its input."""
+        """The environment variables of the input."""
         return variables_of(self.input)
 
     @property
     def of_base(self) -> bool:
-        """Whether the base commit's value holds on an event of a change."""
+        """Whether the base commit's value applies when a change is tested."""
         return (self.info.of or ("base" if self.info.scope == "run" else "change")) == "base"
 
     @property
     def shown(self) -> str:
-        """The default as the docs write it, "" for none."""
+        """The default as the docs write it; "" if there is none."""
         if self.default is None or self.default in ({}, ()):
             return self.info.shown.replace("{}", "")
         text = str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
@@ -100,7 +100,7 @@ class Option:
         return TypeAdapter(self.annotation)
 
     def of_settings(self, settings: Any) -> Any:
-        """The value that settings have."""
+        """The option's value in these settings."""
         return reduce(getattr, self.field, settings)
 
 
@@ -110,7 +110,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, str, Topic]]] = {
     "llm": ("llm_", "llm.", "Models that judge"),
     "policy": ("", "gate.", "What blocks"),
 }
-"""Nested models of Settings: what the names and the keys of their options begin with, and their topic."""
+"""Nested models of Settings: prefixes of the names and the keys of their options, and their topic."""
 
 
 def _options(
@@ -130,17 +130,17 @@ def _options(
 
 OPTIONS: Final = tuple(_options(Settings))
 JUDGING_OPTIONS: Final = tuple(option for option in OPTIONS if option.info.scope == "run" and option.of_base)
-"""Options of the run that a change cannot set for itself."""
+"""Run options that a change cannot set for itself."""
 
 BY_NAME: Final = {option.name: option for option in OPTIONS}
 AGENT_OPTIONS: Final = tuple(option for option in OPTIONS if option.info.scope == "agent")
 AGENT_ENTRY: Final = {option.name: option for option in (*_options(AgentIdentity), *AGENT_OPTIONS)}
-"""What an entry of ``agents`` may hold."""
+"""The keys that an entry of ``agents`` may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionInput:
-    """An input that is no option. ``variable`` is the environment variable it stands for, "" for none."""
+    """An input that is not an option. ``variable``: the environment variable that it sets, or ""."""
 
     name: str
     help: str
@@ -165,7 +165,7 @@ CREDENTIALS: Final = (
     _credential("OPENAI_API_KEY", "Key of OpenAI, or of a server that speaks its wire, for agents and judges."),
     _credential("ANTHROPIC_API_KEY", "Key of Anthropic, for agents."),
 )
-"""Each means its variable, which ``env:`` of the step sets as well; where both are given, the input counts."""
+"""Each input sets a variable that ``env:`` of the step can set as well; the input wins."""
 
 _MATRIX: Final = ActionInput(
     "matrix",
@@ -176,9 +176,9 @@ NO_OPTIONS: Final = (*CREDENTIALS, _MATRIX)
 
 
 def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that inputs stand for, with the inputs' values. The empty string is an input that was not given.
+    """The variables set by inputs, with their values. An empty string means not given.
 
-    The input of the job's token always has a value, so a GITHUB_TOKEN that is set wins over it.
+    The input of the job's token always has a value, so an existing GITHUB_TOKEN wins over it.
     """
 
     def given(item: ActionInput | Option) -> str:

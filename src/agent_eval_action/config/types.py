@@ -1,4 +1,4 @@
-"""What values of options may be: types that read a value of YAML, or the text of a flag or an input."""
+"""Types of option values. They read a value from YAML or the text of a flag or an input."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written: ``base`` is the folder its relative paths start from.
+    """Where a value was given. Its relative paths start from ``base``.
 
-    ``path`` is how a person finds it: the file, ``INPUT_FAIL-ON`` or ``--fail-on``. ``text`` says that
-    it is text from a flag or variable and not a YAML value; ``search_path`` is the PATH to look on;
-    ``at`` leads to the value inside ``source``.
+    ``path`` is shown to people: the file, ``INPUT_FAIL-ON`` or ``--fail-on``. ``text``: the value is text from a flag
+    or variable, not from YAML. ``search_path``: the PATH to search. ``at``: the JSON path of the value in ``source``.
     """
 
     base: Path = Path()
@@ -47,20 +46,20 @@ class Origin:
 
     @property
     def label(self) -> str:
-        """``path:line`` where there is a line."""
+        """``path:line``, or ``path`` if there is no line."""
         return str(self.path) if self.line is None else f"{self.path}:{self.line}"
 
     def inside(self, *steps: str | int) -> Origin:
-        """Where a part of the value was written."""
+        """The origin of a part of the value."""
         at = (*self.at, *steps)
         return replace(self, at=at, line=self.source.line(at)) if self.source else self
 
     def problem(self, message: str, **fields: Any) -> Problem:
-        """A problem with what was written here."""
+        """A problem with the value."""
         return Problem(self.path, message, self.line, **fields)
 
     def issue(self, issue: Issue) -> Problem:
-        """A problem inside the value; the file's has its JSON path and line."""
+        """A problem inside the value; in a file, with JSON path and line."""
         if self.source is None:
             return self.problem(issue.message, **issue.fields)
         return self.source.problem((*self.at, *issue.at), issue.message, **issue.fields)
@@ -68,7 +67,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A configured value and where it was written."""
+    """A configured value and its origin."""
 
     value: Any
     origin: Origin
@@ -76,11 +75,10 @@ class SourcedValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueType:
-    """Annotation of a type: how a value is read before pydantic validates it, and what people see of it.
+    """Annotation of a type: how to read a value before pydantic validates it, and how to show the type.
 
-    ``label`` stands in the docs, ``metavar`` in ``--help``. ``read`` gets the value as written and where
-    that was. ``schema`` is the JSON Schema of what may be written, where the type's own says less or other
-    things; ``schema_beside`` is accepted as well as the type's own.
+    ``label`` appears in the docs, ``metavar`` in ``--help``. ``read`` gets the value as written and its origin.
+    ``schema`` replaces the JSON Schema of the type; ``schema_beside`` is an alternative to the type's own.
     """
 
     label: str
@@ -167,9 +165,9 @@ FOLDER: Final = replace(FILE, metavar="DIR")
 
 
 def _python(value: Any, origin: Origin) -> Path:
-    """An interpreter, a virtual environment's folder, or a bare name like python3.12 looked up on PATH.
+    """An interpreter, the folder of a virtual environment, or a name like python3.12 that is looked up on PATH.
 
-    Links are not followed: a virtual environment's python is one, and where it lies is what makes it that.
+    Links are not followed: the python of a virtual environment is a link, and its location matters.
     """
     path = _path(value, origin)
     if path.is_dir():
@@ -191,11 +189,11 @@ def _boolean(value: Any, origin: Origin) -> bool:
 
 Boolean = Annotated[bool, ValueType("true or false", _boolean, {"type": "boolean"}, "true|false")]
 CHOICE: Final = ValueType("", lambda v, at: v.strip().lower() if at.text and isinstance(v, str) else v)
-"""Of a Literal: what may be chosen is its label."""
+"""For a Literal, whose label lists its choices."""
 
 
 def _number_of_text(value: Any, origin: Origin) -> Any:
-    """The number that text is, else the text without blanks around it; values of YAML as they are."""
+    """Convert text to a number, or strip it and convert it to lower case; leave YAML values as they are."""
     if not origin.text or not isinstance(value, str):
         return value
     plain = value.strip().lower()
@@ -213,7 +211,7 @@ def _number(value: Any, origin: Origin, message: str, minimum: float, maximum: f
 
 
 def whole_number(minimum: int, maximum: int) -> ValueType:
-    """A whole number; the maximum is there to catch slips of the finger, not to ration."""
+    """A whole number; the maximum only catches typos."""
     message = f"must be a whole number from {minimum} to {maximum}"
 
     def read(value: Any, origin: Origin) -> int:
@@ -226,7 +224,7 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
 
 
 def fraction(minimum: float, maximum: float) -> ValueType:
-    """A number between two others, ends included."""
+    """A number from ``minimum`` to ``maximum``, both included."""
     message = f"must be a number from {minimum:g} to {maximum:g}"
     schema = {"type": "number", "minimum": minimum, "maximum": maximum}
     return ValueType("number", lambda v, at: _number(v, at, message, minimum, maximum), schema, "NUMBER")
@@ -256,7 +254,7 @@ _DURATION_SCHEMA: Final = {
 
 
 class ShardOption(Frozen):
-    """Shard ``number`` of ``count``. ``record``: the commit whose durations divide the suite, "" for the newest."""
+    """Shard ``number`` of ``count``. ``record``: the commit whose durations split the suite, "" for the newest."""
 
     number: int
     count: int
@@ -267,7 +265,7 @@ class ShardOption(Frozen):
 
 
 MOST_SHARDS: Final = 256
-"""As many as GitHub's matrix has jobs."""
+"""GitHub's limit of jobs in a matrix."""
 _SHARD: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,3})(?:@([0-9a-f]{7,64}))?")
 
 
@@ -286,7 +284,7 @@ Duration = Annotated[float, ValueType("duration", _duration, _DURATION_SCHEMA, "
 
 
 def _limit(label: str, example: str, pattern: str) -> ValueType:
-    """How much something may change: a number from 0, or none for no limit."""
+    """A limit on a change: a number from 0, or none for no limit."""
 
     def read(value: Any, origin: Origin) -> float | None:
         number = _number_of_text(value, origin)
@@ -314,7 +312,7 @@ Dollars = Annotated[
 
 
 def items_of(value: Any, origin: Origin, *, commas: bool = True) -> list[Any]:
-    """The entries of a list: YAML's, one alone, or text (or texts) with one per line or separated by ``commas``."""
+    """The entries of a YAML list, a single value, or text with one entry per line or separated by ``commas``."""
     if isinstance(value, list | tuple):
         texts = (items_of(item, origin, commas=commas) for item in value)
         return [part for parts in texts for part in parts] if origin.text else list(value)
@@ -325,7 +323,7 @@ def items_of(value: Any, origin: Origin, *, commas: bool = True) -> list[Any]:
 
 
 def or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON Schema of one thing or a list of them."""
+    """JSON Schema of an item or a list of items."""
     return {"anyOf": [dict(schema), {"type": "array", "items": dict(schema), "minItems": 1}]}
 
 
@@ -333,20 +331,20 @@ Texts = Annotated[tuple[Text, ...], ValueType("text or list", items_of, or_list(
 CasePatterns = Annotated[
     tuple[Text, ...], ValueType("text or lines", partial(items_of, commas=False), or_list(_TEXT_SCHEMA))
 ]
-"""Not split at commas here: an id may hold one, which only who has the cases knows (``formats.match_cases``)."""
+"""Not split at commas, because ids may contain them; ``formats.match_cases`` knows the ids."""
 Files = Annotated[tuple[Annotated[Path, FILE], ...], ValueType("path or list", items_of, or_list(_TEXT_SCHEMA))]
 
 
 @dataclass(frozen=True, slots=True)
 class EvalPattern:
-    """Eval files as named by a person: a path, folder or glob, its place, and what the columns of its tables hold."""
+    """Eval files named by a path, folder or glob, with its origin and what the columns of its tables contain."""
 
     pattern: str
     origin: Origin
     columns: ColumnMapping | None = None
 
     def refusal(self, message: str, hint: str | None) -> EvalFileError:
-        """The error that it names no eval file that can be had."""
+        """The error of a pattern whose eval files cannot be found."""
         problem = self.origin.problem(message, value=shorten(self.pattern), hint=hint)
         return EvalFileError("eval files cannot be found", problems=(problem,))
 
@@ -358,7 +356,7 @@ def _pattern(value: Any, _: Origin) -> EvalPattern:
 
 
 def _patterns(value: Any, origin: Origin) -> list[Any]:
-    """What is text becomes a pattern with its place; the rest is left to be refused."""
+    """Turn text into patterns with their origins; other values are left for validation to refuse."""
     inside = origin.inside if isinstance(value, list) else lambda _: origin
     return [_path_pattern(item, inside(index)) for index, item in enumerate(items_of(value, origin))]
 
@@ -369,8 +367,8 @@ def _path_pattern(item: Any, origin: Origin) -> Any:
 
 @cache
 def _table_entry() -> type[BaseModel]:
-    """The model of an entry that says what the columns of its files hold."""
-    from agent_eval_action.results.evalset import ColumnMapping  # noqa: PLC0415 - types of results would slow `--help`
+    """The model of an entry with a column mapping."""
+    from agent_eval_action.results.evalset import ColumnMapping  # noqa: PLC0415 - would slow down `--help`
 
     return create_model("TableEntry", __base__=Frozen, path=(Text, ...), columns=(ColumnMapping, ...))
 
@@ -419,10 +417,10 @@ _TABLE_SCHEMA: Final = {
 }
 _EVALS_SCHEMA: Final = or_list({"anyOf": [_TEXT_SCHEMA, _TABLE_SCHEMA]})
 Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, _EVALS_SCHEMA)]
-"""An entry is a path, or for a table ``{path: data.csv, columns: {prompt: question}}``."""
+"""Each entry is a path or, for a table, ``{path: data.csv, columns: {prompt: question}}``."""
 _ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
 Paths = Annotated[Patterns, ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
-"""Files beside those that always count; the list may be empty."""
+"""Files in addition to those that always count; the list may be empty."""
 
 
 def _existing_file(value: str, origin: Origin, name: str) -> Path:
@@ -452,11 +450,11 @@ _CRITERIA_SCHEMA: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "object", "minProper
 CriteriaSource = Annotated[
     Path | tuple[InstanceOf[CriterionSpec], ...], ValueType("file or mapping", _criteria, _CRITERIA_SCHEMA, "FILE")
 ]
-"""A test_config.json, or the entries written in agent-eval.yaml."""
+"""A test_config.json, or the entries in agent-eval.yaml."""
 
 
 def _simulator(value: Any, origin: Origin) -> Any:
-    """A mapping, or a JSON or YAML file that holds one (a test_config.json gives its user_simulator_config)."""
+    """A mapping, or a JSON or YAML file with one (of a test_config.json, its user_simulator_config)."""
     if isinstance(value, UserSimulatorConfig):
         return value
     if isinstance(value, str):
@@ -483,7 +481,7 @@ _RENAME: Final = "put a secret of your own into a variable with another name, an
 
 
 def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
-    """Variable names to let through (value None), or to set. Values are never shown: they may be secret."""
+    """Variables to pass through (value None) or to set. Values are never shown because they may be secret."""
     entries: list[tuple[str | int, Any, Any]] = []
     if isinstance(value, Mapping):
         entries = [(name, name, setting) for name, setting in value.items()]
@@ -509,7 +507,7 @@ def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
 
 
 def _variable_items(value: Any, origin: Origin) -> list[Any]:
-    """Names and assignments; a comma may be part of a value, so an assignment in text has its line to itself."""
+    """Names and assignments. In text, each assignment needs its own line, because values may contain commas."""
     if not origin.text:
         return items_of(value, origin)
     texts = value if isinstance(value, tuple | list) else [value]
@@ -536,7 +534,7 @@ Variables = Annotated[
 
 
 def _command(value: Any, _: Origin) -> Any:
-    """The words of a command: a list, or a text that is split as a shell does; no shell runs it."""
+    """The words of a command: a list, or text that is split like in a shell, although no shell runs it."""
     if isinstance(value, str):
         try:
             value = shlex.split(value)
@@ -553,7 +551,7 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 
 
 def _headers(value: Any, origin: Origin) -> Any:
-    """HTTP headers by name, in text one per line. Values are never shown: they may be secret."""
+    """HTTP headers by name; in text one per line. Values are never shown because they may be secret."""
     if origin.text and isinstance(value, str):
         lines = [line.partition(":") for line in value.splitlines() if line.strip()]
         value = {name.strip(): text.strip() for name, _, text in lines}
@@ -584,7 +582,7 @@ Headers = Annotated[
 
 
 def mapping_of_text(value: Any, origin: Origin, example: str) -> Any:
-    """``KEY=VALUE`` entries as flags and inputs write them, as a mapping; values of YAML as they are."""
+    """Parse ``KEY=VALUE`` entries of flags and inputs into a mapping; leave YAML values as they are."""
     if not origin.text or isinstance(value, Mapping):
         return value
     entries = {}
@@ -597,7 +595,7 @@ def mapping_of_text(value: Any, origin: Origin, example: str) -> Any:
 
 
 EVERY_MODEL: Final = "*"
-"""The key of a bound that holds for every model without one of its own."""
+"""The key of the limit for all models without their own."""
 
 
 def _model_name(value: Any, _: Origin) -> str:
@@ -607,7 +605,7 @@ def _model_name(value: Any, _: Origin) -> str:
 
 
 def _rates(value: Any, origin: Origin) -> Any:
-    """One bound for every model, or a bound per model: a mapping, or ``MODEL=N`` as flags and inputs write it."""
+    """One limit for all models, or limits by model: a mapping, or ``MODEL=N`` in flags and inputs."""
     if isinstance(value, Mapping):
         return value
     items = items_of(value, origin)
@@ -625,7 +623,7 @@ Rates = Annotated[
 
 
 def _price(value: Any, origin: Origin) -> Any:
-    """USD per million tokens; in text ``INPUT/OUTPUT`` or ``INPUT/CACHED_INPUT/OUTPUT``."""
+    """Read a price in USD per million tokens; text is ``INPUT/OUTPUT`` or ``INPUT/CACHED_INPUT/OUTPUT``."""
     if origin.text and isinstance(value, str):
         parts = value.split("/")
         names = {2: ("input", "output"), 3: ("input", "cached_input", "output")}.get(len(parts))
@@ -668,7 +666,7 @@ def _redaction(value: Any, _: Origin) -> str:
 
 
 def _redactions(value: Any, origin: Origin) -> list[Any]:
-    """One pattern, or a list; in text one a line, for commas and spaces may be meant."""
+    """A pattern or a list of patterns; in text one per line, since patterns may contain commas and spaces."""
     patterns = list(value) if isinstance(value, list | tuple) else [value]
     if origin.text:
         patterns = [line.strip() for text in patterns for line in str(text).splitlines() if line.strip()]

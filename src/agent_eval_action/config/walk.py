@@ -1,6 +1,6 @@
-"""One bounded walk over folders: which hold an agent, where eval files lie, and which files a pattern names.
+"""Bounded walks over folders that find agents, eval files and the files that match a pattern.
 
-Files in buckets of Google Cloud Storage are fetched into the workspace with the job's credentials.
+Files in Google Cloud Storage buckets are fetched into the workspace with the job's credentials.
 A store of ``adk eval`` (``--eval_storage_uri``) keeps an eval set at ``AGENT/evals/eval_sets/ID.evalset.json``.
 """
 
@@ -24,15 +24,15 @@ from agent_eval_action.folders import OutputFolder, beginning
 from agent_eval_action.results.evalset import CONFORMANCE_SPEC, EVAL_SUFFIXES, FIXTURES
 
 SET_FOLDERS: Final = ("evalsets", "eval/datasets")
-"""Folders of Google's project templates, in which every JSON file that holds eval cases is an eval file."""
+"""Folders of Google's project templates, where every JSON file with eval cases is an eval file."""
 MAX_ENTRIES: Final = 250_000
 GO_SERVER: Final = ("go", "run", ".", "web", "--port", "{port}", "--write-timeout", "10m", "api", "-path_prefix", "/")
-"""What serves an agent of ADK for Go over REST, as agents-cli starts it. By default ADK cuts answers off after 15 s."""
+"""Serves an agent of ADK for Go over REST, like agents-cli. The timeout is set because ADK's default is 15 s."""
 
 _MAX_DEPTH: Final = 40
 PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
-_NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, agents in there are fixtures
-_FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
+_NO_AGENTS: Final = frozenset({"tests", "test"})  # these contain eval files; agents in them are fixtures
+_FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, with the same suffix
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
 _CASE: Final = re.compile(rb'"(?:eval_?[iI]d|eval_?[cC]ase_?[iI]d|prompt|agent_?[dD]ata)"\s*:')
@@ -45,9 +45,9 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a walk saw, sorted by path. ``complete`` is False when it stopped at its bound.
+    """What a walk found, sorted by path. ``complete`` is False if it stopped at its limit.
 
-    ``go_agents`` are the agents' folders of agents-cli's Go projects, which ``GO_SERVER`` serves.
+    ``go_agents``: agent folders of agents-cli's Go projects, served by ``GO_SERVER``.
     """
 
     agents: tuple[Path, ...]
@@ -57,7 +57,7 @@ class Walked:
 
 
 def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
-    """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
+    """Search a folder for agents and eval files, except linked, hidden, build and installed folders."""
     agents: list[Path] = []
     go_agents: list[Path] = []
     files: list[Path] = []
@@ -78,7 +78,7 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
 
 
 def _go_agent(project: Path) -> Path | None:
-    """The agent's folder that the manifest of a Go project names; None where it is of another language."""
+    """The agent folder named by the manifest of a Go project; None for other languages."""
     found = {
         match[1]: os.fsdecode(match[2]) for match in _MANIFEST_LINE.finditer(beginning(project / _MANIFEST, _READ))
     }
@@ -93,7 +93,7 @@ def is_set_folder(folder: Path) -> bool:
 
 
 def is_eval_file(path: Path) -> bool:
-    """Whether a file is found as an eval file: by its name, or by its folder and what it holds."""
+    """Whether discovery takes a file as an eval file, by its name or by its folder and content."""
     if path.name.endswith(EVAL_SUFFIXES):
         return path.name not in _FOREIGN
     if path.name == CONFORMANCE_SPEC:
@@ -102,7 +102,7 @@ def is_eval_file(path: Path) -> bool:
 
 
 def _is_fixture(path: Path) -> bool:
-    """Whether `adk test` takes the file, and does not expect it to fail: events of a session, beside an agent."""
+    """Whether `adk test` runs the file (session events beside an agent) and does not expect it to fail."""
     if path.parent.name != FIXTURES or path.suffix != ".json" or path.stem.endswith("_xfail"):
         return False
     try:
@@ -113,17 +113,17 @@ def _is_fixture(path: Path) -> bool:
 
 
 def holds_cases(path: Path) -> bool:
-    """Whether a JSON file looks like one with eval cases, whatever its name; its beginning is read."""
+    """Whether a JSON file looks like it has eval cases, whatever its name; reads only its beginning."""
     text = beginning(path, _READ) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_CASE.search(text))
 
 
-class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
-    """More entries were found than a walk looks at."""
+class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller adds the hint
+    """A walk found more entries than its limit."""
 
 
 def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]:
-    """Every file below a folder that `walk` would look at. Raises TooManyEntries."""
+    """Every file below a folder, in the folders that `walk` searches. Raises TooManyEntries."""
     for folder, entries in _folders(root):
         max_entries -= len(entries)
         if max_entries < 0:
@@ -142,7 +142,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
         try:
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:  # unreadable, or gone since: nothing in there can be run
+        except OSError:  # unreadable or removed since: nothing in it can run
             entries = []
         if depth and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
@@ -158,7 +158,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
 
 
 def holds_agent(folder: Path, names: Iterable[str]) -> bool:
-    """Whether the folder's files look like an agent that ADK would find; nothing is imported."""
+    """Whether a folder's files look like an agent that ADK would find; imports nothing."""
     present = set(names)
     if "root_agent.yaml" in present:
         return True
@@ -169,20 +169,20 @@ def holds_agent(folder: Path, names: Iterable[str]) -> bool:
 
 
 def _parses(text: bytes) -> bool:
-    """Whether it is Python. A broken agent.py counts as an agent, so that starting it reports the line."""
+    """Whether the text is valid Python. A broken agent.py counts as an agent, so that starting it reports the line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(text)
     except (SyntaxError, ValueError):
-        return len(text) >= _READ  # cut in the middle
+        return len(text) >= _READ  # truncated
     except (RecursionError, MemoryError):
         return True
     return True
 
 
 def texts_below(root: Path, suffixes: tuple[str, ...], *, max_entries: int, size: int) -> Iterator[tuple[Path, bytes]]:
-    """The files below a folder with these suffixes, each with its beginning; of a larger folder the first of them."""
+    """Files below a folder with these suffixes, and the first ``size`` bytes of each; stops at ``max_entries``."""
     try:
         for path in files_below(root, max_entries=max_entries):
             if path.suffix in suffixes:
@@ -192,7 +192,7 @@ def texts_below(root: Path, suffixes: tuple[str, ...], *, max_entries: int, size
 
 
 def expand(named: EvalPattern) -> tuple[Path, ...]:
-    """The files, sorted. Raises EvalFileError when there is none: a gate that ran nothing must not pass."""
+    """The matching files, sorted. Raises EvalFileError if there are none: a gate that ran nothing must not pass."""
     path = Path(os.path.normpath(named.origin.base / named.pattern))
     if path.is_file():
         return (path,)
@@ -227,7 +227,7 @@ def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
 
 
 def _matches(path: Path) -> Iterator[Path]:
-    """Files that match, searched from the last folder that is spelt out."""
+    """Files that match, searched from the last folder without wildcards."""
     first = next(index for index, part in enumerate(path.parts) if _MAGIC.search(part))
     start = Path(*path.parts[:first])
     wanted = glob_regex("/".join(path.parts[first:]))
@@ -237,7 +237,7 @@ def _matches(path: Path) -> Iterator[Path]:
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """``*``, ``?`` and ``[...]`` inside a name; ``**`` for any number of folders, as in the shell."""
+    """Translate a glob: ``*``, ``?`` and ``[...]`` match inside a name, ``**`` any number of folders."""
     *folders, name = PurePosixPath(pattern).parts
     out = "".join("(?:[^/]+/)*" if part == "**" else _name_regex(part) + "/" for part in folders)
     return re.compile(out + (".*" if name == "**" else _name_regex(name)), re.DOTALL)
@@ -260,7 +260,7 @@ def _name_regex(part: str) -> str:
 # --- eval files in buckets -------------------------------------------------------------------------
 
 FETCHED: Final = Path(".agent-eval/gs")
-"""Where fetched files lie, from the workspace: ``BUCKET/OBJECT``."""
+"""Folder of fetched files in the workspace; each is at ``BUCKET/OBJECT`` in it."""
 
 _ADDRESS: Final = re.compile(r"gs:/{1,2}(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 _SETS: Final = "evals/eval_sets"
@@ -272,22 +272,22 @@ _INSTALL: Final = "pip install 'agent-eval-action[gcs]'"
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """A file of the workspace that was fetched. ``agent``: the folder of the agent in whose store it lies, or None."""
+    """A fetched file in the workspace. ``agent``: the folder of the agent whose store it is from, or None."""
 
     path: Path
     agent: Path | None = None
 
 
 def is_in_bucket(pattern: str) -> bool:
-    """Whether eval files are named by an address of a bucket. A path made of one has a slash less."""
+    """Whether the pattern is an address in a bucket; ``Path`` turns ``gs://`` into ``gs:/``."""
     return pattern.startswith(("gs://", "gs:/"))
 
 
 def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[FetchedFile, ...]:
-    """Fetch what an address names, sorted. Raises EvalFileError where it names nothing, or cannot be reached.
+    """Fetch the files at an address, sorted. Raises EvalFileError if there are none or they cannot be fetched.
 
-    ``gs://bucket/x.evalset.json`` is an object, ``gs://bucket/folder/`` every eval file below, ``gs://bucket`` every
-    eval set of these agents in a store of ``adk eval``, and ``gs://bucket/my_set`` the one with this id.
+    ``gs://bucket/x.evalset.json`` is an object, ``gs://bucket/folder/`` means every eval file below, ``gs://bucket``
+    every eval set of these agents in a store of ``adk eval``, and ``gs://bucket/my_set`` the set with this id.
     """
     found = _ADDRESS.fullmatch(named.pattern)
     if found is None:
@@ -313,7 +313,7 @@ def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[
 
 
 def _objects(client: Any, bucket: str, name: str, agents: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
-    """The objects that are meant, each with the agent in whose store it lies."""
+    """The objects at an address, each with the agent whose store it is from."""
     if name.endswith(_SUFFIXES):
         if client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry()) is not None:
             yield name, None
@@ -346,7 +346,7 @@ def _download(client: Any, bucket: str, name: str, store: OutputFolder) -> None:
 
 def _client() -> Any:
     storage = importlib.import_module("google.cloud.storage")  # untyped, slow to import, and rarely used
-    # Objects are read without a project; without one here the client asks the machine for it.
+    # Reading objects needs no project, but without one the client would ask the machine for it.
     return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT") or "none")
 
 
@@ -356,7 +356,7 @@ def _retry() -> Any:
 
 @contextlib.contextmanager
 def _explaining(named: EvalPattern) -> Iterator[None]:
-    """Raise what Google's client and its transport raise as a problem of the address."""
+    """Turn exceptions of Google's client and its transport into a problem with the address."""
     try:
         from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized  # noqa: PLC0415 - slow
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
