@@ -199,7 +199,9 @@ def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]
     changes += _rubric_changes(None, then.rubrics, now.rubrics)
     if then.setting != now.setting:
         changes.append(("other", {"edit": "session"}))
-    if not changes and len(now.turns) <= len(then.turns):
+    if now.recorded and not then.recorded:
+        changes.insert(0, ("looser", {"edit": "recorded"}))
+    elif then.rest != now.rest or (not changes and len(now.turns) <= len(then.turns)):
         changes.append(("other", {"edit": "definition"}))
     if len(now.turns) < len(then.turns):
         changes.insert(0, ("looser", {"edit": "turns", "old": len(then.turns), "new": len(now.turns)}))

@@ -5,6 +5,7 @@ Comparing two snapshots shows a change's effect on the gate. No code of the base
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -33,7 +34,7 @@ from agent_eval_action.git.repository import Repository, export_tree
 from agent_eval_action.results.base import CaseKey, text_digest
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
-from agent_eval_action.results.evalset import Rubric
+from agent_eval_action.results.evalset import DatasetCase, EvalCase, Rubric
 from agent_eval_action.results.history import Accepted, Record
 from agent_eval_action.results.run_result import CriterionInfo, RunResult
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
@@ -45,6 +46,8 @@ _TEXTS: Final = frozenset({".json", ".yaml", ".yml", *TABLE_SUFFIXES})
 _AGENTS: Final = frozenset({"agent.py", "__init__.py", "agent.go"})
 """Discovery reads these files, or checks that they exist, to tell agents from other packages."""
 _MAX_BYTES: Final = 64 << 20
+_IN_TURNS: Final = {"prompt", "reference"}
+"""What metrics read beside a conversation and its turns have already."""
 _FILES_OF_INPUTS: Final = ("config", "criteria", "user_simulator")
 """Options that name an existing file; if the base commit lacks it, the file is the change's own."""
 
@@ -61,13 +64,19 @@ class TurnSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CaseSnapshot:
-    """One case. ``turns``: None if only the digest is known; ``setting``: the digest of everything but the turns."""
+    """One case. ``turns``: None if only the digest is known.
+
+    ``setting`` and ``rest`` are digests: of how the session begins and ends, or of the scenario; and of what only
+    datasets and replays have. ``recorded``: its turns are scored as they stand, and no agent is asked.
+    """
 
     key: CaseKey
     digest: str
     turns: tuple[TurnSnapshot, ...] | None = None
     rubrics: frozenset[str] = frozenset()
     setting: str = ""
+    rest: str = ""
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +152,21 @@ def _case(key: CaseKey, item: PlannedCase) -> CaseSnapshot:
         )
         for turn in case.turns
     )
-    return CaseSnapshot(key, item.digest, turns, _rubrics(case.rubrics), text_digest(repr(sorted(setting.items()))))
+    return CaseSnapshot(
+        key,
+        item.digest,
+        turns,
+        _rubrics(case.rubrics),
+        text_digest(repr(sorted(setting.items()))),
+        _rest(case),
+        recorded=isinstance(case, DatasetCase) and bool(case.recorded),
+    )
+
+
+def _rest(case: EvalCase) -> str:
+    own = type(case).model_fields.keys() - EvalCase.model_fields.keys()
+    fields = case.model_dump(mode="json", include=set(own), exclude={"metric_fields": _IN_TURNS})
+    return text_digest(json.dumps(fields, sort_keys=True)) if any(fields.values()) else ""
 
 
 def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:

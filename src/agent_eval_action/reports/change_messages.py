@@ -30,6 +30,7 @@ def _edited_case(what: str) -> Callable[[Fields], Prose]:
 
 _EDITS: Final = {
     "definition": "its definition changed",
+    "recorded": "its turns are recorded, and the agent is not asked any more",
     "turns": "turns {old} → {new}",
     "session": "how its session begins, or its scenario, changed",
     "question": "{where} says something else to the agent",
