@@ -150,8 +150,8 @@ def _replaced_data(data: JsonObject, calls: Sequence[FunctionCall], *, camel: bo
     if events in data:
         author = next((event.get("author") for event in data[events] if isinstance(event, dict)), None) or "agent"
         parts = [{to_camel("function_call") if camel else "function_call": call_value(call)} for call in calls]
-        said = [{"author": author, "content": {"parts": [part], "role": "model"}} for part in parts]
-        return {**data, events: said}
+        new_events = [{"author": author, "content": {"parts": [part], "role": "model"}} for part in parts]
+        return {**data, events: new_events}
     uses, answers = (_key(data, name, camel=camel) for name in ("tool_uses", "tool_responses"))
     known = [(item, _call(item, item.get("args"))) for item in data.get(uses) or ()]
     made = {**data, uses: _kept_or_new(known, calls, call_value)}

@@ -191,8 +191,8 @@ class LiveConversation:
         return end.final_state if isinstance(end, SessionEnd) else None
 
     async def _begin(self) -> AttemptError | None:
-        told = None if self.request.on_call is None else self._report_call
-        opened = await self.driver.open(replace(self.request, on_call=told))
+        on_call = None if self.request.on_call is None else self._report_call
+        opened = await self.driver.open(replace(self.request, on_call=on_call))
         if isinstance(opened, AttemptError):
             return opened
         self._session = opened

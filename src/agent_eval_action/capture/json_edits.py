@@ -89,16 +89,16 @@ class _Editor:
 
     def _object(self, start: int, end: int, old: dict[str, Any], new: dict[str, Any]) -> str:
         flat, indentation = self._member_layout(start)
-        kept = [member for member in members(self.text, start) if member.key in new]
-        last = {member.key: number for number, member in enumerate(kept)}
+        remaining = [member for member in members(self.text, start) if member.key in new]
+        last = {member.key: number for number, member in enumerate(remaining)}
         pieces: list[tuple[int | None, str]] = []
-        for number, member in enumerate(kept):  # of duplicate keys the last one counts
+        for number, member in enumerate(remaining):  # of duplicate keys the last one counts
             key = str(member.key)
             value = self.text[member.value : member.end]
             if last[key] == number:
                 value = self.changed(member.value, member.end, old[key], new[key], flat=flat)
             pieces.append((member.start, self.text[member.start : member.value] + value))
-        order = [str(member.key) for member in kept]
+        order = [str(member.key) for member in remaining]
         before: str | None = None
         for key, value in new.items():
             if key not in old:

@@ -53,8 +53,8 @@ class Marker:
 
 def add_marker(marker: Marker, text: str) -> str:
     """Return the comment: the marker's line, then ``text`` with any other markers escaped."""
-    kept = {name: value for name, value in asdict(marker).items() if name == "key" or value not in ("", 0)}
-    line = json.dumps(kept, separators=(",", ":"))
+    values = {name: value for name, value in asdict(marker).items() if name == "key" or value not in ("", 0)}
+    line = json.dumps(values, separators=(",", ":"))
     for character in "<>-":  # nothing may end the HTML comment
         line = line.replace(character, f"\\u{ord(character):04x}")
     return f"<!-- agent-eval-action:comment {line} -->\n\n{escape_markers(text).strip(chr(10))}\n"

@@ -37,7 +37,7 @@ class GuardedStream(io.TextIOBase):
         super().__init__()
         self._under = under
         self._redact = redact
-        self._held = ""
+        self._buffer = ""
         self._lock = threading.RLock()
 
     @property
@@ -60,11 +60,11 @@ class GuardedStream(io.TextIOBase):
     def write(self, text: str, /) -> int:
         """Buffer text and write its complete lines."""
         with self._lock:
-            self._held += text.replace("\r\n", "\n").replace("\r", "\n")
-            whole, ended, rest = self._held.rpartition("\n")
+            self._buffer += text.replace("\r\n", "\n").replace("\r", "\n")
+            whole, ended, rest = self._buffer.rpartition("\n")
             if len(rest) > _LONGEST:
-                whole, ended, rest = self._held, "\n", ""
-            self._held = rest
+                whole, ended, rest = self._buffer, "\n", ""
+            self._buffer = rest
             if ended:
                 self._put(f"{whole}\n")
         return len(text)
@@ -79,9 +79,9 @@ class GuardedStream(io.TextIOBase):
     def end_line(self) -> None:
         """Write the buffered text as a line."""
         with self._lock:
-            held, self._held = self._held, ""
-            if held:
-                self._put(f"{held}\n")
+            line, self._buffer = self._buffer, ""
+            if line:
+                self._put(f"{line}\n")
 
     def flush(self) -> None:
         """Flush the underlying stream; an incomplete line stays buffered."""

@@ -89,7 +89,11 @@ def accept_named(
     cases = named["case"]
     _append(
         settings,
-        [{"case": case, **one, **where, "reason": reason, **(quarantine or {})} for one in criteria for case in cases],
+        [
+            {"case": case, **criterion_name, **where, "reason": reason, **(quarantine or {})}
+            for criterion_name in criteria
+            for case in cases
+        ],
     )
 
 
@@ -111,10 +115,10 @@ def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
 def _entries(result: RunResult, accepted_of: Iterable[PairChange | CaseKey], reason: str) -> Iterator[dict[str, str]]:
     """Yield entries of accept.yaml; agent and eval set are given only if another case has the same name."""
     times = Counter(case.case for owner in result.sets for case in owner.cases)
-    for one in accepted_of:
-        criterion = {"criterion": one.criterion} if isinstance(one, PairChange) else {}
-        where = {"agent": one.agent, "eval_set": one.eval_set} if times[one.case] > 1 else {}
-        yield {"case": one.case, **criterion, **where, "reason": reason}
+    for item in accepted_of:
+        criterion = {"criterion": item.criterion} if isinstance(item, PairChange) else {}
+        where = {"agent": item.agent, "eval_set": item.eval_set} if times[item.case] > 1 else {}
+        yield {"case": item.case, **criterion, **where, "reason": reason}
 
 
 def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
@@ -131,10 +135,12 @@ def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
         already = "change is in it already" if left == 1 else "changes are in it already"
         print_line(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
     if added:
-        kept = f"{plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
+        message = f"{plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
         if isinstance(added[0], Quarantine):
-            kept = f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
-        print_line(f"{shown}: {kept}")
+            message = (
+                f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
+            )
+        print_line(f"{shown}: {message}")
 
 
 def _refuse_day(until: str) -> None:
@@ -285,9 +291,11 @@ class _Review:
             self._show(difference, number)
         refused = False
         for path in dict.fromkeys(difference.file.path for difference in self.found):
-            mine = {one.key.case: one for one in self.found if one.file.path == path}
-            refusals = next(iter(mine.values())).file.replace_many({name: one.proposed for name, one in mine.items()})
-            self.written += [one for name, one in mine.items() if name not in refusals]
+            in_file = {diff.key.case: diff for diff in self.found if diff.file.path == path}
+            refusals = next(iter(in_file.values())).file.replace_many(
+                {name: diff.proposed for name, diff in in_file.items()}
+            )
+            self.written += [diff for name, diff in in_file.items() if name not in refusals]
             for name, why in refusals.items():
                 refused = True
                 print_line(f"{name} is left as it is: {why}", style="red")
@@ -295,7 +303,7 @@ class _Review:
 
     def finish(self, result: RunResult, views: Mapping[CaseKey, CaseView], reason: str) -> None:
         """Print what was written; cases that the baseline has are also accepted in accept.yaml."""
-        counts = Counter(relative(one.file.path, self.settings.workspace) for one in self.written)
+        counts = Counter(relative(diff.file.path, self.settings.workspace) for diff in self.written)
         for path, count in counts.items():
             print_line(f"{path}: {plural(count, 'case')} updated")
         if left := len(self.found) - len(self.written):
@@ -303,7 +311,7 @@ class _Review:
         decision = result.decision
         if decision is None or decision.baseline is None or decision.accept == "ignore":
             return
-        known = [one.key for one in self.written if views[one.key].group is not Group.NEW]
+        known = [diff.key for diff in self.written if views[diff.key].group is not Group.NEW]
         if known:
             _append(self.settings, _entries(result, known, reason))
 
@@ -336,8 +344,8 @@ class _Review:
         count = f"{number}/{len(self.found)}  " if number else ""
         print_line(f"\n{count}{difference.key.case}  {place}", style="bold", lines=True)
         if difference.alike < difference.runs:
-            said = f"{difference.alike} of {difference.runs} runs did this; they differ among themselves"
-            print_line(said, style="yellow", indent=2)
+            remark = f"{difference.alike} of {difference.runs} runs did this; they differ among themselves"
+            print_line(remark, style="yellow", indent=2)
         for turn, (before, after) in enumerate(zip(difference.expected, difference.proposed, strict=True), 1):
             if before.comparable != after.comparable:
                 title = f"turn {turn}: " if len(difference.expected) > 1 else ""
@@ -359,9 +367,9 @@ def _turn_lines(before: ExpectedTurn, after: ExpectedTurn) -> Iterator[str]:
 def _diff(before: list[str], after: list[str]) -> Iterator[str]:
     if before != after:
         for tag, *at in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-            kept = tag == "equal"
-            yield from (f"{' ' if kept else '-'} {line}" for line in before[at[0] : at[1]])
-            yield from () if kept else (f"+ {line}" for line in after[at[2] : at[3]])
+            unchanged = tag == "equal"
+            yield from (f"{' ' if unchanged else '-'} {line}" for line in before[at[0] : at[1]])
+            yield from () if unchanged else (f"+ {line}" for line in after[at[2] : at[3]])
 
 
 def _show_lines(lines: Iterable[str]) -> None:

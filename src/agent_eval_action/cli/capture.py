@@ -94,11 +94,11 @@ def _file_of(
     known = {found.path: found for found in sets}
     if options.into is not None:
         path = Path(os.path.abspath(options.into))  # noqa: PTH100 - keeps links, which the writer refuses
-    elif len(mine := {found.path for found in sets if found.agent.name == agent.name}) > 1:
-        names = shortlist(sorted(relative(path, settings.workspace) for path in mine), _NAMES_SHOWN)
-        raise UsageError(f"{agent.name} has {len(mine)} eval files: {names}", hint="name one of them: --into FILE")
+    elif len(own := {found.path for found in sets if found.agent.name == agent.name}) > 1:
+        names = shortlist(sorted(relative(path, settings.workspace) for path in own), _NAMES_SHOWN)
+        raise UsageError(f"{agent.name} has {len(own)} eval files: {names}", hint="name one of them: --into FILE")
     else:
-        path = next(iter(mine), agent.path / f"{agent.path.name}.evalset.json")
+        path = next(iter(own), agent.path / f"{agent.path.name}.evalset.json")
     return EvalFile.of_set(known[path], settings.workspace) if path in known else EvalFile(path, settings.workspace)
 
 
@@ -172,20 +172,22 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
     log.hide(agent_secrets([target.agent], os.environ, target.settings.workspace))
     log.redaction.hide_matches(target.settings.redact)
     found = past_conversations(source)
-    if missing := [name for name in wanted if name not in {one.name for one in found}]:
-        known = [one.name for one in found]
+    if missing := [name for name in wanted if name not in {past.name for past in found}]:
+        known = [past.name for past in found]
         raise UsageError(f"{source} has no case {missing[0]!r}", hint=did_you_mean(missing[0], known))
     chosen = (
-        [one for one in found if one.name in wanted] if wanted else [one for one in found if one.failed] or [*found]
+        [past for past in found if past.name in wanted]
+        if wanted
+        else [past for past in found if past.failed] or [*found]
     )
     if len(chosen) > 1 and not wanted:
-        names = shortlist(chosen, _NAMES_SHOWN, lambda one: one.name)
+        names = shortlist(chosen, _NAMES_SHOWN, lambda past: past.name)
         what = "failed cases" if chosen[0].failed else "conversations"
         raise UsageError(f"{source} holds {len(chosen):,} {what}: {names}", hint="name those you mean: --case NAME")
-    for one in chosen:
-        name = target.options.name or target.free_name(one.name)
-        target.save(one.turns, name, one.final_state, _session_of(one, target, sets))
-        if one.failed:
+    for past in chosen:
+        name = target.options.name or target.free_name(past.name)
+        target.save(past.turns, name, past.final_state, _session_of(past, target, sets))
+        if past.failed:
             print_line("it failed in that run, and expects now what the agent did: correct what it expects")
     target.say_next()
     return ExitCode.PASS
@@ -197,7 +199,7 @@ def _session_of(past: PastConversation, target: _Target, sets: Sequence[Discover
         for found in sets:
             if (found.agent.name, found.key) == past.key[:2]:
                 cases = EvalFile.of_set(found, target.settings.workspace).load().eval_set.eval_cases
-                case = next((one for one in cases if one.eval_id == past.name), None)
+                case = next((known for known in cases if known.eval_id == past.name), None)
                 if case is not None and case.session_input is not None:
                     return case.session_input
     return target.session()

@@ -92,7 +92,7 @@ def eval_files() -> list[str]:
     """Return the eval files found here for shell completion; none on any error."""
     with contextlib.suppress(Exception):  # a run reports the error
         found = discover_eval_files(settings_for({}).settings).sets
-        return _without_quoting({os.path.relpath(one.path) for one in found})
+        return _without_quoting({os.path.relpath(discovered.path) for discovered in found})
     return []
 
 
@@ -182,8 +182,8 @@ def _case(listed: ListedCase) -> Sequence[str]:
 
 
 def _summary(listing: SuiteListing) -> str:
-    sets = [one for agent in listing.agents for one in agent.sets]
-    cases = sum(len(one.cases) for one in sets)
+    sets = [listed for agent in listing.agents for listed in agent.sets]
+    cases = sum(len(listed.cases) for listed in sets)
     counts = [(len(listing.agents), "agent"), (len(sets), "eval set"), (cases, "case")]
     return ", ".join(fmt.plural(*count) for count in counts) + "; " + ", ".join(_expected(listing.estimate))
 

@@ -148,7 +148,7 @@ def _find(plan: Plan, name: str, agent: str | None, eval_set: str | None) -> tup
         return found[0]
 
     def places(cases: Sequence[tuple[PlannedSet, PlannedCase]]) -> str:
-        return shortlist(cases, _NAMES_SHOWN, lambda one: f"{one[0].agent} / {one[0].key}")
+        return shortlist(cases, _NAMES_SHOWN, lambda match: f"{match[0].agent} / {match[0].key}")
 
     if found:
         agent, eval_set = found[0][0].agent, found[0][0].key
@@ -172,16 +172,16 @@ def _explanation(  # noqa: PLR0917 - the sources of what is explained
     key = planned.case_key(item)
     history = session.history(plan.suite())
     report, view = _last_view(settings, key, results)
-    kept, names = kept_key(key), [kept_name(info.name) for info in planned.infos]
-    entries = [entry for entry in session.entries if any(entry.covers(kept, name) for name in names)]
-    held = next((entry for entry in entries if isinstance(entry, Quarantine)), None)
+    stored, names = kept_key(key), [kept_name(info.name) for info in planned.infos]
+    entries = [entry for entry in session.entries if any(entry.covers(stored, name) for name in names)]
+    quarantine = next((entry for entry in entries if isinstance(entry, Quarantine)), None)
     runs = {known.key: known.outcomes for known in history.main_cases}
-    outcomes = runs.get(kept, "")
+    outcomes = runs.get(stored, "")
     criteria = tuple(_criterion(info, key, history, view, report) for info in planned.infos)
     offered = ["run"]
     if changed := view is not None and view.needs_attention:
         offered += ["update", "accept"]
-    if changed or any(one.main.flaky for one in criteria if one.main):
+    if changed or any(row.main.flaky for row in criteria if row.main):
         offered.append("quarantine")
     commands = _commands(planned.path, key, alone=sum(other.case == key.case for other, _ in plan.digests()) == 1)
     return Explanation(
@@ -196,7 +196,9 @@ def _explanation(  # noqa: PLR0917 - the sources of what is explained
         source=history.source,
         outcomes=outcomes,
         turned=_last_outcome_change(outcomes, history),
-        quarantine=None if held is None else _words(held) | {"overdue": "yes" if held in history.overdue else "no"},
+        quarantine=None
+        if quarantine is None
+        else _words(quarantine) | {"overdue": "yes" if quarantine in history.overdue else "no"},
         accepted=tuple(_words(entry) for entry in entries if not isinstance(entry, Quarantine)),
         last_run=None if view is None or report is None else _run(report, view),
         commands={name: commands[name] for name in offered},
@@ -262,7 +264,7 @@ def _run(report: ReportInput, view: CaseView) -> ExplainedRun:
     """Describe the last run of the case; its steps are those of a run of this case alone."""
     decision, result = report.decision, report.result
     # findings about the whole suite would add steps that do not concern this case
-    findings = tuple(one for one in decision.findings if one.subject.case == view.key.case)
+    findings = tuple(finding for finding in decision.findings if finding.subject.case == view.key.case)
     alone = decision.model_copy(update={"pairs": view.pairs, "criteria": (), "findings": findings})
     steps = next_steps(result.model_copy(update={"decision": alone})) if view.needs_attention else ()
     lines = [line for step in steps for line in (str(step.text), *map(str, step.places), *step.commands)]
@@ -302,12 +304,12 @@ def _commands(path: str, key: CaseKey, *, alone: bool) -> dict[str, str]:
     case = ["--", key.case] if key.case.startswith("-") else [key.case]
     where = [] if alone else ["--agent", key.agent, "--eval-set", key.eval_set]
     accept = ["agent-eval", "accept", *where, "--reason", "…"]
-    held = ["--quarantine", "--owner", "NAME", "--until", "YYYY-MM-DD"]
+    options = ["--quarantine", "--owner", "NAME", "--until", "YYYY-MM-DD"]
     return {
         "run": _shell_command(["agent-eval", "run", f"{path}:{quoted_case(key.case)}"]),
         "update": _shell_command(["agent-eval", "update", f"--case={key.case}"]),
         "accept": _shell_command([*accept, *case]),
-        "quarantine": _shell_command([*accept, *held, *case]),
+        "quarantine": _shell_command([*accept, *options, *case]),
     }
 
 
@@ -357,13 +359,13 @@ def _facts(found: Explanation) -> Iterator[str]:
         yield f"main's runs, oldest first: {found.outcomes} ({counts})"
     if found.turned:
         yield f"last changed on main with {found.turned.commit[:10]} on {found.turned.at[:10]}: {found.turned.what}"
-    flaky = [f"{one.criterion} met in {_met(one.main)}" for one in found.criteria if one.main and one.main.flaky]
+    flaky = [f"{row.criterion} met in {_met(row.main)}" for row in found.criteria if row.main and row.main.flaky]
     if flaky:
         yield f"{KIND_LABELS[ChangeKind.FLAKY]} on main: {', '.join(flaky)}"
     if found.quarantine:
-        held = found.quarantine
-        was = "was " if held["overdue"] == "yes" else ""
-        yield f"{was}quarantined until {held['until']} (owner {held['owner']}): {held['reason']}"
+        quarantine = found.quarantine
+        was = "was " if quarantine["overdue"] == "yes" else ""
+        yield f"{was}quarantined until {quarantine['until']} (owner {quarantine['owner']}): {quarantine['reason']}"
     for entry in found.accepted:
         yield f"its change is accepted: {entry['reason']}"
 
@@ -372,15 +374,15 @@ def _met(main: MainScores) -> str:
     return f"{main.met} of {fmt.plural(main.attempts, 'attempt')}"
 
 
-def _row(one: ExplainedCriterion) -> Sequence[str]:
-    needs = fmt.threshold(one.threshold, "minimize" if one.lower_is_better else "maximize") or "nothing"
-    main, last = one.main, one.last_run
-    past = one.why_no_main or fmt.NONE
+def _row(row: ExplainedCriterion) -> Sequence[str]:
+    needs = fmt.threshold(row.threshold, "minimize" if row.lower_is_better else "maximize") or "nothing"
+    main, last = row.main, row.last_run
+    past = row.why_no_main or fmt.NONE
     if main is not None:
         past = f"{fmt.number(main.mean)} in {fmt.plural(main.runs, 'run')}"
         past += f", met by {_met(main)}" if main.met is not None else ""
     if last is None:
-        return one.criterion, f"{needs} ({one.where})", past, "not run", ""
+        return row.criterion, f"{needs} ({row.where})", past, "not run", ""
     now = fmt.number(last.mean)
-    now += f", {last.short:.3g} {'too high' if one.lower_is_better else 'short'}" if last.short else ""
-    return one.criterion, f"{needs} ({one.where})", past, now, last.outcome + (", blocks" if last.blocks else "")
+    now += f", {last.short:.3g} {'too high' if row.lower_is_better else 'short'}" if last.short else ""
+    return row.criterion, f"{needs} ({row.where})", past, now, last.outcome + (", blocks" if last.blocks else "")

@@ -78,21 +78,23 @@ def init_command(
     made: list[StarterCases] = []
     if answers.capture:
         made = _capture(survey)
-        criteria = {one.path.parent: criteria_file(one.path, settings.workspace) for one in made if one.cases}
+        criteria = {
+            starter.path.parent: criteria_file(starter.path, settings.workspace) for starter in made if starter.cases
+        }
         if new := [file for file in criteria.values() if file.before is None]:
             _write(new, settings, force=force)
-    for one in made:
-        _print_capture(one, settings)
+    for starter in made:
+        _print_capture(starter, settings)
     steps = _next_steps(
         survey,
         answers,
-        has_cases=bool(survey.eval_files) or any(one.cases for one in made),
+        has_cases=bool(survey.eval_files) or any(starter.cases for starter in made),
         has_baseline=settings.baseline.path.exists(),
     )
     print_line("\nNext:", lines=True)
     for number, step in enumerate(steps, 1):
         print_line(f"{number}. {step}", indent=2)
-    return ExitCode.INCONCLUSIVE if any(not one.cases for one in made) else ExitCode.PASS
+    return ExitCode.INCONCLUSIVE if any(not starter.cases for starter in made) else ExitCode.PASS
 
 
 def _print_survey(survey: ProjectSurvey, settings: Settings) -> None:

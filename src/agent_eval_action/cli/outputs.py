@@ -197,11 +197,11 @@ def _headline(report: ReportInput) -> str:
 def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     """Return the step's outputs by name; "" for one without a value."""
     cases, usd = report.view.cases, report.result.totals.usd
-    held = with_threshold(cases)
+    counted = with_threshold(cases)
     return {
         "verdict": report.decision.outcome.value,
         "reason": _headline(report),
-        "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
+        "pass-rate": f"{sum(map(passes, counted)) / len(counted):.4f}" if counted else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if usd is None else f"{usd:.6f}",
         "results": paths.get("results", ""),

@@ -236,14 +236,14 @@ class PlainDisplay:
     excerpt: Callable[[str], str] = lambda text: text
     _progress: Progress = field(default_factory=Progress)
     _counted_at: float = field(default_factory=time.monotonic)
-    _unopened: str = ""
+    _pending_title: str = ""
     _is_folded: bool = False
     _is_set_up: bool = False
-    _held: list[Notice] = field(default_factory=list)
+    _delayed: list[Notice] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         if self.details and self.group is not None:
-            self._unopened = _SET_UP
+            self._pending_title = _SET_UP
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -282,7 +282,7 @@ class PlainDisplay:
 
     def _show_notice(self, notice: Notice) -> None:
         if self._is_folded and not self._is_set_up:
-            self._held.append(notice)  # shown after the set-up group, which nobody unfolds
+            self._delayed.append(notice)  # shown after the set-up group, which nobody unfolds
             return
         first, _, rest = terminal(notice.text, _NOTICE_LIMIT, lines=True).partition("\n")
         self.print(f"warning: {first}" if notice.level == "warning" else first)
@@ -294,22 +294,22 @@ class PlainDisplay:
         if self.group is None:
             self.print(title)
         else:
-            self._unopened = title
+            self._pending_title = title
 
     def _end_phase(self) -> None:
         if self._is_folded:
             self.end_group()
-        elif self._unopened and self._unopened != _SET_UP:
-            self.print(self._unopened)  # an empty phase is not worth a group
-        self._unopened, self._is_folded = "", False
-        held, self._held = self._held, []
-        for notice in held:
+        elif self._pending_title and self._pending_title != _SET_UP:
+            self.print(self._pending_title)  # an empty phase is not worth a group
+        self._pending_title, self._is_folded = "", False
+        delayed, self._delayed = self._delayed, []
+        for notice in delayed:
             self._show_notice(notice)
 
     def _line(self, text: str) -> None:
-        if self.group is not None and self._unopened:
-            self.group(self._unopened)
-            self._unopened, self._is_folded = "", True
+        if self.group is not None and self._pending_title:
+            self.group(self._pending_title)
+            self._pending_title, self._is_folded = "", True
         self.print(text)
 
 

@@ -40,8 +40,8 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
     """
     parts: list[str] = []
     room = None if budget is None else budget - len("[]\n")
-    for one in remarks(report):
-        part = json.dumps(_for_checks(one), ensure_ascii=False)
+    for remark in remarks(report):
+        part = json.dumps(_for_checks(remark), ensure_ascii=False)
         if room is not None:
             room -= len(part.encode()) + 3
             if room < 0:
@@ -67,19 +67,19 @@ def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotat
 
     ``kept``: number of errors to leave room for.
     """
-    total = Counter(one.level for one in found)
+    total = Counter(remark.level for remark in found)
     room = {level: PER_LEVEL - (kept if level == "error" else 0) for level in _CHECKS}
     shown: list[Annotation] = []
     taken: Counter[str] = Counter()
-    for one in found:
-        most = room[one.level]
-        if taken[one.level] >= most:
+    for remark in found:
+        most = room[remark.level]
+        if taken[remark.level] >= most:
             continue
-        taken[one.level] += 1
-        rest = total[one.level] - most + 1
-        if taken[one.level] == most and rest > 1:
-            one = _more(one.level, rest)  # noqa: PLW2901 - replaces the last one
-        shown.append(one)
+        taken[remark.level] += 1
+        rest = total[remark.level] - most + 1
+        if taken[remark.level] == most and rest > 1:
+            remark = _more(remark.level, rest)  # noqa: PLW2901 - replaces the last remark
+        shown.append(remark)
     return shown
 
 
@@ -128,13 +128,13 @@ def _relative(path: str) -> str:
     return "" if outside or not path else str(pure)
 
 
-def _for_checks(one: Annotation) -> dict[str, Any]:
-    line = one.line or 1
+def _for_checks(remark: Annotation) -> dict[str, Any]:
+    line = remark.line or 1
     return {
-        "path": one.path or ".github",
+        "path": remark.path or ".github",
         "start_line": line,
         "end_line": line,
-        "annotation_level": _CHECKS[one.level],
-        "title": one.title,
-        "message": one.message,
+        "annotation_level": _CHECKS[remark.level],
+        "title": remark.title,
+        "message": remark.message,
     }

@@ -108,7 +108,9 @@ def scores_only(report: ReportInput) -> ReportInput:
     Findings, errors and rubrics quote them too, so only values known to be names or numbers are kept.
     """
     result = report.result
-    sets = tuple(one.model_copy(update={"cases": tuple(_case(case) for case in one.cases)}) for one in result.sets)
+    sets = tuple(
+        owner.model_copy(update={"cases": tuple(_case(case) for case in owner.cases)}) for owner in result.sets
+    )
     bare = result.model_copy(update={"sets": sets, "decision": _decision(report.decision)})
     return replace(report, result=bare)
 
@@ -116,8 +118,8 @@ def scores_only(report: ReportInput) -> ReportInput:
 def state_of(decision: Decision) -> str:
     """Fingerprint the outcome and its reasons: if two runs have the same one, their comments would say the same."""
     pairs = {(*pair.key, pair.criterion) for pair in decision.pairs if pair.blocking}
-    deciding = [one for one in (*decision.findings, *decision.weakenings) if one.severity != "advisory"]
-    found = {(one.severity, *(name or "" for _, name in one.subject)) for one in deciding}
+    deciding = [finding for finding in (*decision.findings, *decision.weakenings) if finding.severity != "advisory"]
+    found = {(finding.severity, *(name or "" for _, name in finding.subject)) for finding in deciding}
     what = json.dumps([sorted(pairs), sorted(found), len(decision.weakenings)])
     return f"{decision.outcome.value} {text_digest(what)}"
 
@@ -154,7 +156,7 @@ def _decision(decision: Decision) -> Decision:
         update={
             "reasons": tuple(map(_redact, decision.reasons)),
             "findings": tuple(map(_redact, decision.findings)),
-            "weakenings": tuple(one.model_copy(update=withheld) for one in decision.weakenings),
+            "weakenings": tuple(finding.model_copy(update=withheld) for finding in decision.weakenings),
             "notes": tuple(notes),
             "pairs": tuple(pairs),
             "baseline_trajectories": (),

@@ -93,10 +93,12 @@ def _rule(f: Fields) -> Prose:
 
 
 def _stored_scores(words: str) -> Callable[[Fields], Prose]:
-    def change(one: Data) -> str:
-        if one.get("old") is None:
+    def change(score: Data) -> str:
+        if score.get("old") is None:
             return ""
-        old, new = numbers(one["old"], one["new"]) if isinstance(one["old"], float) else (one["old"], one["new"])
+        old, new = (
+            numbers(score["old"], score["new"]) if isinstance(score["old"], float) else (score["old"], score["new"])
+        )
         return f" {old} → {new}"
 
     def write(f: Fields) -> Prose:

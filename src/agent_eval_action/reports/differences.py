@@ -128,24 +128,24 @@ def _answer_hunks(want: TurnBrief | None, now: TurnBrief | None) -> Iterator[Hun
         yield Hunk("answer", "expected", "", tuple(lines[:_LINES]))
 
 
-def _call_lines(one: Sequence[CallBrief], two: Sequence[CallBrief]) -> tuple[tuple[str, str], ...]:
-    differences = diff_calls(one, two)
+def _call_lines(old: Sequence[CallBrief], new: Sequence[CallBrief]) -> tuple[tuple[str, str], ...]:
+    differences = diff_calls(old, new)
     lost = {d.expected_index: d for d in differences if d.expected_index is not None}
     came = {d.actual_index for d in differences if d.actual_index is not None}
     lines: list[tuple[str, str]] = []
     i = j = 0
-    while i < len(one) or j < len(two):
-        if i < len(one) and i in lost:
-            lines.append(("-", format_call(one[i], _CALL)))
+    while i < len(old) or j < len(new):
+        if i < len(old) and i in lost:
+            lines.append(("-", format_call(old[i], _CALL)))
             if j in came and lost[i].actual_index == j:  # the same tool with other arguments: show both lines together
-                lines.append(("+", format_call(two[j], _CALL)))
+                lines.append(("+", format_call(new[j], _CALL)))
                 j += 1
             i += 1
-        elif j < len(two) and j in came:
-            lines.append(("+", format_call(two[j], _CALL)))
+        elif j < len(new) and j in came:
+            lines.append(("+", format_call(new[j], _CALL)))
             j += 1
         else:
-            lines.append((" ", format_call(two[j], _CALL)))
+            lines.append((" ", format_call(new[j], _CALL)))
             i, j = i + 1, j + 1
     return tuple(_shorten_diff(lines))
 

@@ -333,9 +333,9 @@ def pairs(
 ) -> Prose:
     """List pairs as ``case › criterion``, each followed by its ``tail``."""
     found = []
-    for one in references:
-        parts = [Name.shortened(part, 60) for part in (one["case"], one["criterion"]) if part]
-        found.append(joined([Prose.join(Name(" › ".join(parts))), tail(one)], ""))
+    for pair in references:
+        parts = [Name.shortened(part, 60) for part in (pair["case"], pair["criterion"]) if part]
+        found.append(joined([Prose.join(Name(" › ".join(parts))), tail(pair)], ""))
     return listed(found, total)
 
 

@@ -316,7 +316,9 @@ def _turn_score(turn: TurnScore) -> Json:
             [rubric.rubric_id, rubric.text, rubric.score, _votes(rubric.votes, rubric.cast), rubric.rationale]
             for rubric in turn.rubrics[:_RUBRICS]
         ],
-        "sentences": [[one.sentence, one.label, one.rationale] for one in turn.sentences[:_SENTENCES]],
+        "sentences": [
+            [sentence.sentence, sentence.label, sentence.rationale] for sentence in turn.sentences[:_SENTENCES]
+        ],
     }
 
 

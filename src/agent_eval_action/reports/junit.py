@@ -100,12 +100,14 @@ class _Builder:
         of_run = [
             found for found in decision.findings if found.subject.case is None and found not in decision.weakenings
         ]
-        found = [(one.subject.criterion or "run", one) for one in of_run if one.severity != "advisory"]
-        found += [("weakened gate", one) for one in decision.weakenings if one.severity == "blocks"]
+        found = [(finding.subject.criterion or "run", finding) for finding in of_run if finding.severity != "advisory"]
+        found += [("weakened gate", finding) for finding in decision.weakenings if finding.severity == "blocks"]
         names = _UniqueNames()
         made = [
-            TestCase(names.unique(_part(name)), "agent-eval.whole run", stdout=self._take(str(messages.sentence(one))))
-            for name, one in found
+            TestCase(
+                names.unique(_part(name)), "agent-eval.whole run", stdout=self._take(str(messages.sentence(finding)))
+            )
+            for name, finding in found
         ]
         if made:
             yield self._suite("whole run", made, None)

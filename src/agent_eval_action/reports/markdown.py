@@ -213,8 +213,8 @@ def _agents_table(report: ReportInput) -> str:
         lines.append(f"| | {fmt.count(len(bad) - _AGENTS)} more | |")
     if good:
         others = fmt.plural(len({case.key.agent for case in good}), "other" if bad else "agent")
-        held = with_threshold(good)
-        lines.append(f"| ✅ | {others} | {sum(map(passes, held)):,} of {fmt.plural(len(held), 'case')} pass |")
+        counted = with_threshold(good)
+        lines.append(f"| ✅ | {others} | {sum(map(passes, counted)):,} of {fmt.plural(len(counted), 'case')} pass |")
     return "\n".join(["| | Agent | What happened |", "| :-: | :-- | :-- |", *lines])
 
 

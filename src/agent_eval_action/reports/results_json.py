@@ -155,13 +155,13 @@ class _Parser:
             members[name] = self._decode(self._piece())
 
     def _list(self, item: type[_Model]) -> tuple[_Model, ...]:
-        one = self._model if item in PARENTS else self._item
+        parse = self._model if item in PARENTS else self._item
         self._expect(b"[", "a list")
         if self._take(b"]"):
             return ()
-        items = [one(item)]
+        items = [parse(item)]
         while self._take(b","):
-            items.append(one(item))
+            items.append(parse(item))
         self._expect(b"]", "the end of the list")
         return tuple(items)
 

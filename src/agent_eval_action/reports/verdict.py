@@ -75,7 +75,9 @@ def why(report: ReportInput) -> list[Prose]:
     found: list[Prose] = []
     if decision.outcome in {Verdict.PASS, Verdict.COLLECTING}:
         found += _passing(report) if decision.outcome is Verdict.PASS else []
-        found += [messages.sentence(one) for one in decision.reasons if one.code is not FindingCode.NOTHING_WORSE]
+        found += [
+            messages.sentence(reason) for reason in decision.reasons if reason.code is not FindingCode.NOTHING_WORSE
+        ]
         return [text.sentence for text in found if text]
     causes = [cause for cause in report.causes if _decides(cause, decision.outcome)]
     found += [_cause(cause, named=len(causes) > 1, by_agent=report.view.agents > 1) for cause in causes[:_CAUSES]]
@@ -83,9 +85,11 @@ def why(report: ReportInput) -> list[Prose]:
         cases = sum(len(cause.cases) for cause in causes[_CAUSES:])
         found.append(Prose.join(f"{fmt.plural(len(causes) - _CAUSES, 'more cause')} in {fmt.plural(cases, 'case')}"))
     found += _evidence(causes)
-    for one in decision.reasons:
-        of_cases = one.code in _OF_CASES or one.code is FindingCode.CASES_UNDECIDED or one.subject.case is not None
-        if (sentence := messages.sentence(one)) and not (causes and of_cases) and one not in decision.weakenings:
+    for reason in decision.reasons:
+        of_cases = (
+            reason.code in _OF_CASES or reason.code is FindingCode.CASES_UNDECIDED or reason.subject.case is not None
+        )
+        if (sentence := messages.sentence(reason)) and not (causes and of_cases) and reason not in decision.weakenings:
             found.append(sentence)
     title = heading(report)
     return [text.sentence for text in found if text != title]
@@ -123,14 +127,14 @@ def _is_compared(case: CaseView) -> bool:
 
 
 def _passing(report: ReportInput) -> Iterator[Prose]:
-    held = with_threshold(report.view.run)
-    if held:
-        compared = sum(map(_is_compared, held))
+    counted = with_threshold(report.view.run)
+    if counted:
+        compared = sum(map(_is_compared, counted))
         share = f"{fmt.count(compared) if compared else 'none'} of them {verb(compared or 1, 'is', 'are')}"
-        main = ", as on main" if compared == len(held) else f"; {share} compared with main"
-        passing = f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')}"
+        main = ", as on main" if compared == len(counted) else f"; {share} compared with main"
+        passing = f"{fmt.count(sum(map(passes, counted)))} of {fmt.plural(len(counted), 'case')}"
         known = report.decision.baseline is not None
-        yield Prose.join(f"{passing} {verb(len(held), 'passes', 'pass')}{main if known else ''}")
+        yield Prose.join(f"{passing} {verb(len(counted), 'passes', 'pass')}{main if known else ''}")
     better = [view.key.case for view in report.view.in_groups(Group.BETTER)]
     if better:
         yield joined([names(better[:3], len(better)), " got better"], "")
@@ -271,7 +275,7 @@ def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
 
 def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
     """Yield the step for pairs that only a threshold blocks, with file and line to edit."""
-    owners = {(one.agent, one.eval_set): one for one in result.sets}
+    owners = {(owner.agent, owner.eval_set): owner for owner in result.sets}
     missed = [pair for pair in decision.pairs if pair.misses_threshold and (pair.agent, pair.eval_set) in owners]
     if missed:
         cases = len({pair.key for pair in missed})
@@ -291,15 +295,15 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
                 "The mean of {criterion} misses its threshold, which accepting does not change; "
                 "make the agent meet it, or edit the threshold{until}:"
             )
-            infos = [info for one in result.sets for info in one.criteria if info.name == row.criterion]
+            infos = [info for owner in result.sets for info in owner.criteria if info.name == row.criterion]
             sentence = compose(text, criterion=Name(row.criterion), until=_UNTIL)
             yield Step(sentence, tuple(dict.fromkeys(map(_threshold, infos))))
 
 
 def _place(pair: PairChange, owner: SetResult) -> Prose:
-    case = next((one for one in owner.cases if one.case == pair.case), None)
+    case = next((known for known in owner.cases if known.case == pair.case), None)
     where = fmt.place(owner.path, case.line if case is not None else None)
-    info = next((one for one in owner.criteria if one.name == pair.criterion), None)
+    info = next((known for known in owner.criteria if known.name == pair.criterion), None)
     return joined(["case ", Name(pair.case), f" at {where}, ", _threshold(info)], "")
 
 

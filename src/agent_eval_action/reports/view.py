@@ -168,7 +168,7 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
     pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
     for pair in decision.pairs:
         pairs[pair.key].append(pair)
-    main = {one.key: one for one in decision.baseline_trajectories}
+    main = {usual.key: usual for usual in decision.baseline_trajectories}
     failed = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
     undecided = frozenset(finding.subject for finding in decision.findings if finding.severity == "inconclusive")
     keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
@@ -176,14 +176,14 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
     run = [(key, case, owner) for owner in result.sets for key, case in owner.keyed_cases()]
     gone = [(key, None, None) for key in sorted(pairs.keys() - {key for key, _, _ in run})]
     for key, case, owner in [*run, *gone]:
-        mine = pairs.get(key, [])
-        group = _group(mine, undecided) if case is not None else Group.REMOVED
-        alone = group in _WITHOUT_REASON or len(mine) == 1
-        telling = [group not in _WITHOUT_REASON if alone else _group([pair], undecided) is group for pair in mine]
-        reasons = sorted(compress(mine, telling), key=lambda pair: (not pair.blocking, -_relative_drop(pair)))
+        own = pairs.get(key, [])
+        group = _group(own, undecided) if case is not None else Group.REMOVED
+        alone = group in _WITHOUT_REASON or len(own) == 1
+        telling = [group not in _WITHOUT_REASON if alone else _group([pair], undecided) is group for pair in own]
+        reasons = sorted(compress(own, telling), key=lambda pair: (not pair.blocking, -_relative_drop(pair)))
         where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
-        in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in mine)
-        ordered = (*reasons, *(pair for pair, tells in zip(mine, telling, strict=True) if not tells))
+        in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in own)
+        ordered = (*reasons, *(pair for pair, tells in zip(own, telling, strict=True) if not tells))
         yield CaseView(key, group, ordered, case, owner, main.get(key), len(reasons), where, in_failed)
 
 
@@ -361,11 +361,11 @@ def cost_text(totals: Totals) -> str:
 
 def judge_calls(totals: Totals) -> str:
     """Count judge calls: ``240 judge calls, 12 more from the cache``; "" without any."""
-    mine = [use for use in totals.uses if use.purpose != AGENT]
-    calls, cached = sum(use.calls for use in mine), sum(use.cached for use in mine)
+    uses = [use for use in totals.uses if use.purpose != AGENT]
+    calls, cached = sum(use.calls for use in uses), sum(use.cached for use in uses)
     if not calls + cached:
         return ""
-    users = any(use.purpose == USER for use in mine)
+    users = any(use.purpose == USER for use in uses)
     text = fmt.plural(calls, "judge and user call" if users else "judge call")
     return f"{text}, {fmt.count(cached)} more from the cache" if cached else text
 
