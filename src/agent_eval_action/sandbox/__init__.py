@@ -1,1 +1,1 @@
-"""What code of a change may see and reach: users, its copy of the tree, closed folders."""
+"""Limits what a change's code may see and reach: its users, its copy of the tree, closed folders."""

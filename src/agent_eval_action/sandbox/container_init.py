@@ -1,9 +1,8 @@
-"""The first process, in the container and in a step on the runner: hides what it was given and supervises the work.
+"""The first process of the container, or of a step on the runner: it hides the settings and supervises the work.
 
-It takes the settings out of its environment, executes itself again without them (a process's first environment can
-be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it forwards signals,
-reaps orphans, and at the end gives files to the checkout's owner, as no other process in a container does.
-Standard library only.
+It takes the settings out of its environment, executes itself again without them (a process's first environment stays
+readable in /proc as long as it lives), and passes them to a child in a memory file. Then it forwards signals, reaps
+orphans and, in a container, finally gives files to the checkout's owner. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,26 +26,27 @@ Mode = Literal["container", "on", "job"]
 SETTINGS_FD: Final = "AGENT_EVAL_SETTINGS_FD"
 _NAME: Final = "agent-eval-settings"
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "COLUMNS", "TMPDIR", WORKSPACE, TEMPORARY)
-"""What the first process needs itself, and no secret is in."""
+"""Variables that the first process itself needs; none holds a secret."""
 
 _KEPT_ON_THE_RUNNER: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
-"""What an interpreter of the job's own may need to start; the image's needs none of it."""
+"""Variables that the job's own interpreter may need to start; the image's needs none of them."""
 
 _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WATCHED: Final = frozenset((*_FORWARDED, signal.SIGCHLD))
 _INTERRUPTED: Final = 130
 _INCONCLUSIVE: Final = 3
 _TO_LEAVE_S: Final = 8.0
-"""After a signal: the runner sends another after 7.5 s, and gives up after 10."""
+"""Time to exit after a signal. The runner sends another signal after 7.5 s and gives up after 10 s."""
 _TO_RESTORE_S: Final = 1.5
 _GONE_S: Final = 2.0
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER = 1, 4, 36
 
 
 def supervise(report_error: Callable[[str], None]) -> None:
-    """Return in the process that does the work: this one, or a child of the one that supervises it.
+    """Return in the process that does the work: this one, or a child of the supervising one.
 
-    ``report_error`` prints a sentence as an error of the step; the supervisor calls it when all else has ended.
+    ``report_error`` prints a sentence as an error of the step; the supervisor calls it when all other processes have
+    ended.
     """
     fd = os.environ.pop(SETTINGS_FD, "")
     if fd and _is_our_file(fd):
@@ -56,9 +56,9 @@ def supervise(report_error: Callable[[str], None]) -> None:
 
 
 def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
-    """How this process supervises its work; None: not at all, because there is nothing to hide.
+    """Return how this process supervises its work; None if it does not, as there is nothing to hide.
 
-    *container* and *on*: agents get uids of their own. *job*: a step on the runner, where they have the same uid.
+    *container* and *on*: agents get uids of their own. *job*: a step on the runner, where agents have our uid.
     """
     asked = environ.get(ISOLATION_VARIABLE, "")
     if sys.platform != "linux" or asked == "off":
@@ -71,7 +71,7 @@ def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | N
 
 
 def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
-    # none may be lost before the process that handles them runs: the first process has no default handlers
+    # block signals until the process that handles them runs: PID 1 has no default handlers, so they would be lost
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     environ[ISOLATION_VARIABLE.encode()] = mode.encode()
     fd = os.memfd_create(_NAME, 0)
@@ -84,7 +84,7 @@ def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
 
 
 def _is_our_file(fd: str) -> bool:
-    """Whether the descriptor is the file in memory that we made; the job's environment can hold any number."""
+    """Whether the descriptor is our memory file; the job's environment may hold any number."""
     with contextlib.suppress(OSError, ValueError):
         return Path(f"/proc/self/fd/{int(fd)}").readlink().name.startswith(f"memfd:{_NAME}")
     return False
@@ -98,12 +98,12 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
     settings = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
     guard = None
     if settings.get(ISOLATION_VARIABLE) == "job":
-        # sudo, which hosted runners give without a password, would make an agent root
+        # hosted runners have sudo without a password, which would make an agent root
         no_new_privileges()
         guard = StepGuard(settings)
     child = os.fork()
     if child == 0:
-        # a group of its own: what is typed at a terminal reaches it once, by us
+        # in its own group, signals from a terminal reach it only once, through us
         os.setpgid(0, 0)
         prctl(_SET_PDEATHSIG, signal.SIGKILL)
         os.environ.clear()
@@ -116,7 +116,7 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
     if guard is None:
         restore_ownership(owned_folders(os.environ), time.monotonic() + _TO_RESTORE_S if interrupted else None)
     elif sentences := guard.finish():
-        # what somebody else changed makes a pass inconclusive, whatever is allowed to pass
+        # changes by somebody else make a pass inconclusive, whatever else may pass
         for sentence in sentences:
             report_error(sentence)
         code = code or _INCONCLUSIVE
@@ -124,7 +124,7 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
 
 
 def _wait_for(child: int) -> tuple[int, bool]:
-    """Forward signals to the child and reap processes until it ends: its exit code, and whether a signal came."""
+    """Forward signals and reap processes until the child ends; return its exit code, and whether a signal came."""
     leave_by = None
     while True:
         received = signal.sigtimedwait(_WATCHED, 1.0)
@@ -142,7 +142,7 @@ def _wait_for(child: int) -> tuple[int, bool]:
 
 
 def _reap() -> dict[int, int]:
-    """Exit statuses by pid of those that ended, our child or orphans that were given to us."""
+    """Return the exit statuses, by pid, of ended processes: our child, or orphans that we inherited."""
     ended = {}
     with contextlib.suppress(ChildProcessError):
         while (process := os.waitpid(-1, os.WNOHANG))[0]:
@@ -151,7 +151,7 @@ def _reap() -> dict[int, int]:
 
 
 def _kill_children() -> None:
-    """Kill what the work left behind: nothing may write any more while files change their owner."""
+    """Kill what the work left running: nothing may write while files change their owner."""
     deadline = time.monotonic() + _GONE_S
     while (left := child_pids()) and time.monotonic() < deadline:
         for pid in left:

@@ -1,8 +1,8 @@
 """Google credentials for an agent: it gets short-lived access tokens, never the file they are made from.
 
-google-auth knows a place that hands out access tokens and nothing else, the metadata server of a virtual machine,
-and takes its address from GCE_METADATA_HOST. A credential file cannot hold a bare token, and a token in a variable
-(CLOUDSDK_AUTH_ACCESS_TOKEN) is read by gcloud alone and ends within the hour.
+They come from a metadata server like that of a virtual machine, which hands out only access tokens; google-auth reads
+its address from GCE_METADATA_HOST. A credential file cannot hold a bare token, and only gcloud reads a token from a
+variable (CLOUDSDK_AUTH_ACCESS_TOKEN), which expires within the hour.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _ACCOUNT: Final = f"{_ROOT}instance/service-accounts/"
 _TEXT, _JSON = "text/plain", "application/json"
 _AWS: Final = "urn:ietf:params:aws:token-type:aws4_request"
 _LEAST_S: Final = 300.0
-"""google-auth asks again when a token has less than 225 seconds left; it must then get another one."""
+"""google-auth asks again when a token has less than 225 seconds left, and must then get a new one."""
 
 
 class GoogleTokens(ThreadingHTTPServer):
-    """A metadata server on the loopback that hands out one identity's access tokens to some uids.
+    """A metadata server on the loopback interface that gives one identity's access tokens to some uids.
 
-    ``info``: a credential file, whose tokens google-auth gets in this process. ``environ``: what its clients need.
+    ``info``: a credential file, for which google-auth gets tokens in this process. ``environ``: what its clients need.
     """
 
     daemon_threads = True
@@ -46,7 +46,7 @@ class GoogleTokens(ThreadingHTTPServer):
         self._credentials: Any = None
         self._lock = threading.Lock()
         address = f"127.0.0.1:{self.server_address[1]}"
-        # the second is asked first, to find out whether this is a machine of Google's
+        # google-auth asks the second first, to find out whether it runs on Google's machines
         self.environ = {"GCE_METADATA_HOST": address, "GCE_METADATA_IP": address, "GCE_METADATA_MTLS_MODE": "none"}
         if quota := info.get("quota_project_id"):
             self.environ["GOOGLE_CLOUD_QUOTA_PROJECT"] = str(quota)
@@ -61,7 +61,7 @@ class GoogleTokens(ThreadingHTTPServer):
         self.server_close()
 
     def answer(self, request: _Handler) -> tuple[int, str, str]:
-        """Status, content type and text of the metadata server's reply, as far as google-auth asks it."""
+        """Return status, content type and text of a metadata server's reply, for the values google-auth needs."""
         host, port = request.client_address[:2]
         if request.headers.get("Metadata-Flavor") != "Google" or uid_of_peer(str(host), port) not in self._uids:
             return 403, _TEXT, "not for you"
@@ -80,7 +80,7 @@ class GoogleTokens(ThreadingHTTPServer):
 
     def _token(self) -> tuple[int, str, str]:
         try:
-            from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
+            from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed only with such a file
 
             with self._lock:
                 if self._credentials is None:
@@ -89,21 +89,21 @@ class GoogleTokens(ThreadingHTTPServer):
                     self._credentials.refresh(Request())
                 token, seconds = str(self._credentials.token), max(int(self._seconds_left()), 0)
         except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
-            # without its text: an exchange's answer may quote what was exchanged
+            # without its text: the answer to a token exchange may quote credentials
             return 503, _TEXT, f"no token: {type(error).__name__}"
         return 200, _JSON, json.dumps({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
 
     def _load(self) -> Any:
-        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
+        import google.auth  # noqa: PLC0415 - heavy, needed only with such a file
         from google.auth import aws, identity_pool  # noqa: PLC0415 - the same
 
         if self._info.get("type") == "external_account":
-            # google.auth.default() would also ask Google for the project's name, which we know
+            # google.auth.default() would also ask Google for the project's name, which we have
             kind: Any = aws if self._info.get("subject_token_type") == _AWS else identity_pool
             return kind.Credentials.from_info(self._info, scopes=[_SCOPE])
         load: Any = google.auth.load_credentials_from_dict
         with warnings.catch_warnings():
-            # it warns of files from strangers, as google.auth.default() does not: this one is the job's own
+            # unlike google.auth.default() it warns of untrusted files; this one is the job's own
             warnings.simplefilter("ignore", DeprecationWarning)
             return load(self._info, scopes=[_SCOPE])[0]
 
@@ -127,13 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
-        """Nothing: an agent must not be able to write into our log."""
+        """Log nothing: an agent must not be able to write into our log."""
 
 
 def serve_google_tokens(
     environ: Mapping[str, str], uids: frozenset[int], warn: Callable[[str], None]
 ) -> GoogleTokens | None:
-    """Serve tokens of the credential file in use; None where there is none, or it cannot be read (warned)."""
+    """Serve tokens of the credential file in use; None if there is none, or (with a warning) it is unreadable."""
     path = credential_file(environ)
     if path is None:
         return None
@@ -146,7 +146,7 @@ def serve_google_tokens(
 
 
 def credential_file(environ: Mapping[str, str]) -> Path | None:
-    """The file google-auth would take: the one named, else the one gcloud leaves in the home."""
+    """Return the file that google-auth would use: the named one, else gcloud's in the home folder."""
     if named := environ.get(_FILE, "").strip():
         return Path(named)
     home = environ.get("HOME", "")
@@ -156,7 +156,7 @@ def credential_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def uid_of_peer(host: str, port: int) -> int | None:
-    """The uid at the other end of a loopback connection: with the host's network there are others on it."""
+    """Return the uid at the other end of a loopback connection: other users may share the host's network."""
     wanted = f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

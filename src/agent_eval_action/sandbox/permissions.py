@@ -1,4 +1,4 @@
-"""Closes a container's folders to everybody but root, and asks as somebody else what is open still."""
+"""Close a container's folders to everybody but root, and test as another user what is still open."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _PROBE_S: Final = 30.0
 
 
 def paths_to_close(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Existing paths that only we may read or write."""
+    """Return existing paths that only we may read or write."""
     named = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith("/")]
     paths = [Path(text) for text in (*named, *MOUNTED_FOLDERS, *_SOCKETS)]
     return tuple(dict.fromkeys(path for path in (*more, *paths) if os.path.lexists(path)))
 
 
 def close_paths(paths: Iterable[Path]) -> None:
-    """Close the container's own folder above each path.
+    """Close, for each path, the topmost folder above it that is not shared.
 
-    The folder above is in the container's own layer, so nothing of the runner's changes its mode, and a container
-    that is killed leaves nothing to undo. A path that is mounted beside the shared folders cannot be closed so.
+    That folder is in the container's own layer, so no mode of the runner's folders changes, and a killed container
+    leaves nothing to undo. Paths that are mounted directly in a shared folder cannot be closed like this.
     """
     layer = Path("/").stat().st_dev
     for path in paths:
@@ -65,7 +65,7 @@ def close_paths(paths: Iterable[Path]) -> None:
 
 
 def find_open_paths(user: SandboxUser, paths: Sequence[Path]) -> tuple[str, ...] | str:
-    """Which of these a process of this user can open; a text: why there can be no such process."""
+    """Return which paths a process of this user can open; a text says why there can be no such process."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and program

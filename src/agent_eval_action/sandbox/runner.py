@@ -9,7 +9,7 @@ TEMPORARY: Final = "RUNNER_TEMP"
 EVENT: Final = "GITHUB_EVENT_PATH"
 OUTPUT: Final = "GITHUB_OUTPUT"
 WRITTEN: Final = (OUTPUT, "GITHUB_STEP_SUMMARY")
-"""Files that the command itself writes to."""
+"""Variables of files that the command itself writes to."""
 
 NEVER_WRITTEN: Final = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
 MOUNTED: Final = Path("/github")
@@ -17,4 +17,4 @@ MOUNTED: Final = Path("/github")
 
 MOUNTED_FOLDERS: Final = tuple(str(MOUNTED / name) for name in ("file_commands", "home", "workflow", "runner_temp"))
 CREDENTIAL_FILES: Final = "gha-creds-*.json"
-"""What google-github-actions/auth leaves in the workspace."""
+"""Files that google-github-actions/auth leaves in the workspace."""

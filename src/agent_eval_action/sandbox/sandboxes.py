@@ -1,4 +1,4 @@
-"""The sandboxes of a run: for each tree a copy, its own uid, and the variables its processes see."""
+"""The sandboxes of a run: each tree has a copy, a uid of its own, and the variables its processes see."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _BUNDLE_BYTES: Final = 8 << 20
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _CREDENTIALS: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _IN_CONTAINER: Final = Path("/agent-eval")
-"""Always the same folder: environments with code of the tree in them are found again by the next job."""
+"""Always the same folder, so that the next job can reuse environments that contain code of the tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Where one tree's code runs, and as whom. ``workspace`` is the original, ``tree`` the copy."""
+    """Where, and as which user, one tree's code runs. ``workspace`` is the original, ``tree`` the copy."""
 
     workspace: Path
     tree: Path
@@ -64,26 +64,26 @@ class Sandbox:
     owner: Sandboxes
 
     def inside(self, path: Path) -> Path:
-        """A path of the workspace in the copy; others stay."""
+        """Return a path of the workspace in the copy; other paths stay as they are."""
         return self.tree / path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else path
 
     def shown(self, text: str) -> str:
-        """A text with paths of the copy as those of the workspace."""
+        """Return a text with the copy's paths replaced by the workspace's."""
         return text.replace(str(self.tree), str(self.workspace))
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What a process of this sandbox sees of variables that were picked for it."""
+        """Return what a process of this sandbox sees of the variables selected for it."""
         return self.owner.readable_environ(self.user.environ(environ), self)
 
     def install_environ(self, environ: Mapping[str, str], pythons: Path) -> dict[str, str]:
-        """The same for the install step. ``pythons``: where uv puts an interpreter it has to download."""
+        """The same for the install step. ``pythons``: where uv puts an interpreter that it downloads."""
         found = self.owner.readable_environ(self.installer.environ(environ), self)
-        # agents cannot write beside the modules they import, so bytecode is made now or never
+        # agents cannot write beside the modules they import, so compile bytecode now
         return {**found, "UV_PYTHON_INSTALL_DIR": str(pythons), "UV_COMPILE_BYTECODE": "1"}
 
 
 def popen_options(user: SandboxUser | None) -> dict[str, Any]:
-    """Arguments of ``subprocess.Popen`` that make the process this user's; none where there is no uid to give."""
+    """Return the ``subprocess.Popen`` arguments that run a process as this user; none for our own user."""
     return user.options() if user else {}
 
 
@@ -91,7 +91,7 @@ def popen_options(user: SandboxUser | None) -> dict[str, Any]:
 class Sandboxes:
     """The sandboxes of one run. Thread-safe; ``close`` ends everything that runs in them.
 
-    ``hidden``: paths relative to a workspace that the copies of agents lack, those of metric functions have.
+    ``hidden``: paths relative to a workspace, left out of agents' copies but not of those for metric functions.
     """
 
     root: Path
@@ -108,7 +108,7 @@ class Sandboxes:
     building: threading.Lock = field(default_factory=threading.Lock)
 
     def sandbox(self, role: Role, workspace: Path) -> Sandbox:
-        """The sandbox of a tree, its copy made at the first call. Raises AgentEnvironmentError or OSError. Blocks."""
+        """Return a tree's sandbox; the first call makes the copy. Raises AgentEnvironmentError or OSError. Blocks."""
         with self._lock:
             made = self._sandboxes.get((role, workspace))
             if made is None:
@@ -118,7 +118,8 @@ class Sandboxes:
     def close(self) -> None:
         """Kill everything that still runs as one of our uids, and remove the copies.
 
-        In the container nobody waits for that: the engine removes what is left, but begins when the run has ended.
+        In the container the removal is only started, and nobody waits for it: the engine removes what is left after the
+        run.
         """
         kill_processes_of({user.uid for user in (*self.users.values(), *self.installers.values())})
         if self.tokens is not None:
@@ -138,7 +139,7 @@ class Sandboxes:
         installer.make_home()
         folder = self.root / role
         if role == "base":
-            # one per commit, and the same one for the same commit: its environment may be cached
+            # always the same folder for a commit, because its environment may be cached
             folder /= hashlib.sha256(str(workspace).encode()).hexdigest()[:12]
         shutil.rmtree(folder, ignore_errors=True)
         _make_folders(self.root, folder)
@@ -149,13 +150,13 @@ class Sandboxes:
         return Sandbox(workspace, copy.target, user, installer, environments, self)
 
     def readable_environ(self, environ: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
-        """Variables whose paths and credentials a process of the sandbox can read."""
+        """Return the variables, with paths and credentials replaced by those the sandbox can read."""
         found, workspace = {}, str(sandbox.workspace)
         for name, value in environ.items():
             found[name] = value
             if name in BUNDLE_VARIABLES:
                 found[name] = self._readable_bundle(value)
-            elif value == workspace or value.startswith(f"{workspace}/"):  # as the runner maps its own paths
+            elif value == workspace or value.startswith(f"{workspace}/"):  # as the runner does with its paths
                 found[name] = str(sandbox.tree) + value[len(workspace) :]
         if self.tokens is not None:
             ours = self.environ.get(_CREDENTIALS) or None
@@ -165,9 +166,10 @@ class Sandboxes:
         return found
 
     def _readable_bundle(self, value: str) -> str:
-        """Where the agent can read the certificates of a file that may lie in a closed folder.
+        """Copy a certificate file that may be in a closed folder to where the agent can read it; return the path.
 
-        Only a file that the step itself names is copied: root reads it, and a configuration file is the change's.
+        Only files that the step itself names are copied: root reads them, and the change controls the configuration
+        file.
         """
         if value not in {self.environ.get(name) for name in BUNDLE_VARIABLES}:
             return value
@@ -186,9 +188,9 @@ class Sandboxes:
 def open_sandboxes(
     environ: Mapping[str, str], workspace: Path, ours: Iterable[Path], say: Callable[[str, Level], None]
 ) -> Sandboxes | None:
-    """The sandboxes of a run, or None where the uid cannot be dropped; either is reported to ``say``. Blocks.
+    """Return the sandboxes of a run, or None if the uid cannot be dropped; ``say`` reports either. Blocks.
 
-    ``ours`` are folders that hold what we write: closed, and in no copy.
+    ``ours`` are the folders that we write to: closed to agents, and left out of copies.
     """
     mode = environ.get(ISOLATION_VARIABLE, "")
     if reason := reason_not_isolated(environ):
@@ -200,7 +202,7 @@ def open_sandboxes(
     homes = root / "homes"
     _make_folders(root, homes, root / "environments")
     users = {role: SandboxUser(next(uids), homes / role) for role in ROLES}
-    # one each: what a build step of the change leaves behind must not reach the environment of the base commit
+    # one each: what the change's build steps leave behind must not reach the base commit's environment
     installers = {role: SandboxUser(next(uids), homes / f"install-{role}", umask=0o022) for role in ROLES}
     closed = frozenset(path.resolve() for path in ours)
     to_close = paths_to_close(environ, (workspace, *closed))
@@ -225,7 +227,7 @@ def open_sandboxes(
 
 
 def reason_not_isolated(environ: Mapping[str, str]) -> str:
-    """Why no agent gets a uid of its own; "" where it is tried."""
+    """Return why no agent gets a uid of its own; "" if it is tried."""
     mode = environ.get(ISOLATION_VARIABLE, "")
     if mode == "off":
         return f"{ISOLATION_VARIABLE} is off"
@@ -246,14 +248,14 @@ def _make_root(mode: str) -> Path:
 
 
 def make_container_environments() -> Path:
-    """The folder of the container in which environments lie, made where it is not there yet."""
+    """Return the container's folder for environments, creating it if needed."""
     folder = _make_root("container") / "environments"
     _make_folders(folder.parent, folder)
     return folder
 
 
 def _make_folders(root: Path, *paths: Path) -> None:
-    """Make folders under the root that anybody may pass through, and nobody but root may list or write."""
+    """Make folders under the root that everybody may pass through, and only root may list or write."""
     for path in paths:
         for folder in reversed((path, *path.parents)):
             if folder.is_relative_to(root) and folder != root:
@@ -262,10 +264,10 @@ def _make_folders(root: Path, *paths: Path) -> None:
 
 
 def read_certificates(path: Path, workspace: Path) -> bytes | None:
-    """The certificates of a PEM file and nothing else of it; None where it has none, or cannot be read.
+    """Return only the certificates of a PEM file; None if it has none or cannot be read.
 
-    A link inside the workspace is not followed, because the change could have brought it along. A link outside,
-    such as Debian's and Fedora's in /etc/ssl, is the machine's own.
+    Links inside the workspace are not followed, because the change could have added them. Links outside, such as
+    Debian's and Fedora's in /etc/ssl, are the machine's own.
     """
     try:
         workspace = workspace.resolve()

@@ -1,8 +1,8 @@
-"""Guards a step on the runner itself, where agents run as the same user and could write what the runner reads next.
+"""Guard a step on the runner itself, where agents run as our user and could write what the runner reads next.
 
-The first process of the command keeps what the runner's files held, and how the files of the tool looked, before any
-agent ran. When everything else has ended it gives the runner exactly what the command itself wrote. Standard library
-only: what it needs is imported before there is an agent.
+Before any agent runs, the command's first process saves the content of the runner's files and the state of the tool's.
+When everything else has ended, it gives the runner exactly what the command itself wrote. Standard library only, all
+imported before there is an agent.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_
 _PRECOMPILED: Final = "__pycache__"
 _PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 _COMPILED_BY_AGENTS: Final = ("agent_eval_action", "worker", _PRECOMPILED)
-"""What the agents' interpreters compile of ours, and only they run."""
+"""The bytecode of ours that agents' interpreters compile, and only they run."""
 
 FileState = tuple[int, int, int]
-"""Inode, size and time of the last change of a file. That time cannot be set to another one, but by root's clock."""
+"""Inode, size and ctime of a file. The ctime cannot be set, except by changing root's clock."""
 
 
 @dataclass(slots=True)
 class _GuardedFile:
-    """A file of the runner's: open, with what it held, and what the command wrote in its place."""
+    """An open file of the runner, with its content before, and what the command wrote in its place."""
 
     name: str
     descriptor: int
@@ -38,7 +38,7 @@ class _GuardedFile:
     written: int | None = None
 
     def restore(self) -> bool:
-        """Leave what was there and what the command wrote; False: somebody else had written. Raises OSError."""
+        """Leave the earlier content and what the command wrote; False if others wrote too. Raises OSError."""
         untouched = _read_all(self.descriptor) == self.before
         added = _read_all(self.written) if self.written is not None else b""
         if not untouched:
@@ -49,15 +49,15 @@ class _GuardedFile:
 
 
 class StepGuard:
-    """What is watched while a command runs: files of the runner's, and the tool's where they are its own alone.
+    """Watches files while a command runs: the runner's, and the tool's if nobody else uses them.
 
-    ``environ`` then names files for the command to write that no other process can open.
+    It sets variables in ``environ`` to files for the command to write that no other process can open.
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._roots = tool_folders(environ)
         if self._roots:
-            sys.dont_write_bytecode = True  # what is new in the tool's folders was then written by an agent
+            sys.dont_write_bytecode = True  # so that new files in the tool's folders are an agent's
         self._tool = dict(_file_states(self._roots))
         self._files: list[_GuardedFile] = []
         for name in (*WRITTEN, *NEVER_WRITTEN):
@@ -66,7 +66,7 @@ class StepGuard:
                     self._keep(name, path, environ)
 
     def finish(self) -> list[str]:
-        """Give the runner what the command wrote. Returns what somebody else did, in sentences."""
+        """Give the runner what the command wrote. Returns sentences about what others did."""
         found = []
         for file in self._files:
             try:
@@ -95,22 +95,22 @@ class StepGuard:
         self._files.append(kept)
 
     def _first_changed(self) -> str:
-        """A file of the tool's that is not what it was; "" where all are."""
+        """Return a file of the tool that has changed; "" if none has."""
         now = dict(_file_states(self._roots))
         for path, state in self._tool.items():
             if now.get(path) != state:
                 return path
         for path in now.keys() - self._tool.keys():
-            # an agent that runs on the same Python compiles its standard library for everybody
+            # an agent on the same Python may compile its standard library for all
             if _PRECOMPILED not in Path(path).parts or Path(path).is_relative_to(sys.prefix):
                 return path
         return ""
 
 
 def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The folders the tool imports from and this user can write to, where host/install.sh made its environment.
+    """Return the folders that the tool imports from and this user can write to, if host/install.sh made them.
 
-    Elsewhere it may share a Python with the agent, whose installations are no attack.
+    Elsewhere the tool may share a Python with the agent, whose installations are no attack.
     """
     temporary = environ.get(TEMPORARY, "")
     prefix = Path(sys.prefix)
@@ -126,7 +126,7 @@ def _file_states(roots: tuple[Path, ...]) -> Iterator[tuple[str, FileState]]:
             if Path(folder).parts[-len(_COMPILED_BY_AGENTS) :] == _COMPILED_BY_AGENTS:
                 folders.clear()
                 continue
-            if root != Path(sys.prefix):  # an installation of Python: packages there are not on our path
+            if root != Path(sys.prefix):  # an installation of Python, whose packages are not on our path
                 folders[:] = [name for name in folders if name not in _PACKAGES]
             for name in names:
                 path = f"{folder}/{name}"

@@ -1,4 +1,4 @@
-"""Copies a workspace for an agent to work in: without git, credentials, our own files and what would not run there."""
+"""Copy a workspace for an agent, without git, credentials, our own files and what would not run there."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WITH_PATHS: Final = ("*.pth", "*.egg-link", "__editable__*.py")
 
 @dataclass
 class TreeCopy:
-    """One copy. ``uid`` gets the files, ``gid`` may write them as well; everybody else sees nothing.
+    """One copy. ``uid`` owns the files, ``gid`` may also write them; nobody else can see them.
 
-    ``closed``: folders that are left out besides those every copy lacks. ``environments``: where virtual
-    environments that run here are put, root's, with a link in their place: what an agent can rewrite must
-    run nothing but that agent.
+    ``closed``: folders to leave out, besides those that every copy lacks. ``environments``: where virtual environments
+    that work here are moved, owned by root, with a link in their place: an agent may only rewrite what no other agent
+    runs.
     """
 
     source: Path
@@ -45,7 +45,7 @@ class TreeCopy:
     bytes: int = field(default=0, init=False)
 
     def make(self) -> None:
-        """Copy. Raises AgentEnvironmentError when it is too large, OSError when it cannot be written."""
+        """Copy. Raises AgentEnvironmentError if the tree is too large, OSError if it cannot be written."""
         room = shutil.disk_usage(self.target.parent).free
         self.limit = min(self.limit, room * 4 // 5)
         self._folder(self.source, self.target)
@@ -67,7 +67,7 @@ class TreeCopy:
                     self._folder(path, target / entry.name)
             elif entry.is_file(follow_symlinks=False):
                 self._file(path, target / entry.name)
-            # pipes, sockets and devices are no source code
+            # pipes, sockets and devices are left out
         self._give(target, source.lstat().st_mode)
 
     def _file(self, source: Path, target: Path) -> None:
@@ -75,7 +75,7 @@ class TreeCopy:
         self.bytes += found.st_size
         if self.bytes > self.limit:
             raise self._too_large()
-        with contextlib.suppress(FileNotFoundError):  # it may go while we look
+        with contextlib.suppress(FileNotFoundError):  # it may be removed meanwhile
             shutil.copyfile(source, target, follow_symlinks=False)
             os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
             self._give(target, found.st_mode)
@@ -93,7 +93,7 @@ class TreeCopy:
         path.chmod(own | own >> 3)
 
     def _environment(self, source: Path, target: Path) -> None:
-        """A virtual environment that starts here moves out of the tree; one made elsewhere is of no use."""
+        """Move a virtual environment that works here out of the tree, and skip one that does not."""
         if not (source / "bin" / "python").exists():
             return
         place = self.environments / f"found-{len(list(self.environments.glob('found-*')))}"
@@ -132,9 +132,9 @@ def _size(path: Path) -> int:
 
 
 def _rewrite_paths(environment: Path, old: str, new: str) -> None:
-    """Code of the tree that is installed by its path is found in the copy."""
+    """Make installed links to code of the tree point into the copy."""
     libraries = OutputFolder.at(environment, environment) / "lib"
-    with contextlib.suppress(OSError):  # a link, which is not followed: what it leads to is not of this environment
+    with contextlib.suppress(OSError):  # links are not followed: they lead out of this environment
         for python in libraries.folders():
             packages = libraries / python / "site-packages"
             for name, _ in packages.files():

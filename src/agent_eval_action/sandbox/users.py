@@ -1,4 +1,4 @@
-"""The users that run a change's code: uids that own nothing else, their limits, and their end."""
+"""The users that run a change's code: uids that own nothing else, their limits, and killing their processes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 ISOLATION_VARIABLE: Final = "AGENT_EVAL_ISOLATION"
-"""``container`` (set by our first process), ``on`` or ``off``. No option of agent-eval.yaml, which is the change's."""
+"""``container`` (set by our first process), ``on`` or ``off``. Not an option: agent-eval.yaml is the change's."""
 
 SANDBOX_UIDS: Final = range(60_580, 61_181)
-"""systemd's list of uids calls 60578-61183 unused, and all of them exist in a user namespace of 65,536 ids."""
+"""systemd lists uids 60578-61183 as unused, and a user namespace of 65,536 ids has all of them."""
 
 _PROCESSES: Final = 4_096  # threads count: one grpc client has dozens
 _FILE_BYTES: Final = 8 << 30
-_SPARED_BYTES: Final = 512 << 20
-_KILLED_FIRST: Final = 900  # of 1000: when memory runs out, before we are
+_RESERVED_BYTES: Final = 512 << 20
+_OOM_SCORE: Final = 900  # of 1000: killed before us when memory runs out
 _GONE_S: Final = 3.0
 _PR_SET_NO_NEW_PRIVS: Final = 38
-_VARIABLES_OF_OURS: Final = (
+_OWN_VARIABLES: Final = (
     "TEMP",
     "TMP",
     "UV_CACHE_DIR",
@@ -55,61 +55,61 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True, slots=True)
 class SandboxUser:
-    """A uid that is neither root's nor the workspace's owner's, in no group but its own, with a home of its own."""
+    """A uid other than root's and the workspace owner's, with only its own group and its own home."""
 
     uid: int
     home: Path
     umask: int = 0o077
 
     def options(self) -> dict[str, Any]:
-        """Arguments of ``subprocess.Popen``: the process is this user's before it executes anything."""
+        """Return ``subprocess.Popen`` arguments that switch to this user before anything is executed."""
         return {"user": self.uid, "group": self.uid, "extra_groups": [], "umask": self.umask}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables with this user's name and home, and without our own folders."""
-        kept = {name: value for name, value in environ.items() if name not in _VARIABLES_OF_OURS}
-        # getpass.getuser() asks these first, and the uid is in no /etc/passwd
+        """Return the variables with this user's name and home, without those of our own folders."""
+        kept = {name: value for name, value in environ.items() if name not in _OWN_VARIABLES}
+        # getpass.getuser() reads these first, and /etc/passwd does not list the uid
         return {**kept, "HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "USER": "agent", "LOGNAME": "agent"}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command, bounded: no core, no endless file, no fork without end, less memory than there is.
+        """Return the command with resource limits: core files, file size, processes and memory.
 
-        The process bounds itself before it executes the command: root without CAP_SYS_RESOURCE, which a container
-        lacks, may not do that to a process of another uid.
+        The process sets them before it executes the command: root without CAP_SYS_RESOURCE, which a container lacks,
+        may not limit a process of another uid.
         """
         bounds = {
             "RLIMIT_CORE": 0,
             "RLIMIT_FSIZE": _FILE_BYTES,
             "RLIMIT_NPROC": _PROCESSES,
             # not RLIMIT_AS: runtimes reserve far more address space than they ever use
-            "RLIMIT_DATA": max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES),
+            "RLIMIT_DATA": max(memory_bytes() - _RESERVED_BYTES, _RESERVED_BYTES),
         }
-        return [sys.executable, "-I", "-S", "-c", _LIMIT_AND_EXEC, json.dumps([bounds, _KILLED_FIRST]), *command]
+        return [sys.executable, "-I", "-S", "-c", _LIMIT_AND_EXEC, json.dumps([bounds, _OOM_SCORE]), *command]
 
     def make_home(self) -> None:
-        """Its home and its folder for temporary files, closed to everybody else."""
+        """Create its home and its temporary folder, closed to everybody else."""
         for folder in (self.home, self.home / "tmp"):
             folder.mkdir(mode=0o700, parents=False, exist_ok=True)
             os.chown(folder, self.uid, self.uid)
 
     def remake_home(self) -> None:
-        """An empty home. Nobody else may write there, and processes of this user must have ended."""
+        """Empty its home. Nobody else may write there, and this user's processes must have ended."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.make_home()
 
 
 def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path = Path("/proc/meminfo")) -> int:
-    """The memory there is for everything: the container's, else the machine's."""
+    """Return the total memory, in bytes: the container's limit, else the machine's."""
     found = [1 << 40]
     with contextlib.suppress(OSError, ValueError):
-        found.append(int(cgroup.read_text()))  # "max" where there is no limit
+        found.append(int(cgroup.read_text()))  # "max" means no limit
     with contextlib.suppress(OSError, ValueError, IndexError):
         found.append(int(meminfo.read_text().split()[1]) * 1024)
     return min(found)
 
 
 def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
-    """Uids without a process. ``taken``: uids that own something of value."""
+    """Return uids that run no process. ``taken``: uids that own something of value."""
     running = set(_uids_by_pid().values()) | set(taken)
     start = (os.getpid() * count) % (len(SANDBOX_UIDS) - count)
     candidates = [*SANDBOX_UIDS[start:], *SANDBOX_UIDS[:start]]
@@ -117,7 +117,7 @@ def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
 
 
 def kill_processes_of(uids: Collection[int]) -> bool:
-    """Kill every process of these uids, whatever group or session it fled to, and see them gone. Blocks."""
+    """Kill every process of these uids, in any group or session, until all are gone; False if some stay. Blocks."""
     gone_by = time.monotonic() + _GONE_S
     while found := [pid for pid, uid in _uids_by_pid().items() if uid in uids]:
         for pid in found:
@@ -130,9 +130,9 @@ def kill_processes_of(uids: Collection[int]) -> bool:
 
 
 def process_statuses() -> Iterator[tuple[int, dict[str, str]]]:
-    """Pid and fields of /proc/PID/status of every process, zombies included; nothing where there is no /proc.
+    """Yield the pid and the fields of /proc/PID/status of every process, zombies included; nothing without /proc.
 
-    They are open where a process's environment is not.
+    Everybody may read them, unlike a process's environment.
     """
     with contextlib.suppress(OSError):
         for entry in os.scandir("/proc"):
@@ -144,12 +144,12 @@ def process_statuses() -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def child_pids() -> list[int]:
-    """The children of this process, and the orphans that were given to it."""
+    """Return the children of this process, including the orphans it inherited."""
     return [pid for pid, status in process_statuses() if status.get("PPid") == str(os.getpid())]
 
 
 def descendant_pids() -> list[int]:
-    """The children of this process, their children, and so on."""
+    """Return the children of this process, their children, and so on."""
     parents = {pid: int(status.get("PPid", 0)) for pid, status in process_statuses()}
     found = [os.getpid()]
     for parent in found:
@@ -158,7 +158,7 @@ def descendant_pids() -> list[int]:
 
 
 def _uids_by_pid() -> dict[int, int]:
-    """Uids of living processes by pid."""
+    """Return the uid of each living process."""
     return {
         pid: int(status["Uid"].split()[0])
         for pid, status in process_statuses()
@@ -167,7 +167,7 @@ def _uids_by_pid() -> dict[int, int]:
 
 
 def no_new_privileges() -> None:
-    """Make every set-uid program powerless for us and all we start; setuid(2) itself still works for root."""
+    """Make set-uid programs powerless for us and all we start; setuid(2) itself still works for root."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
