@@ -1,6 +1,6 @@
-"""Calls of a session that wait for the user, and the answers that a case scripts for them.
+"""A session's open calls, which wait for the user, and the answers that a case scripts for them.
 
-Of the standard library alone: drivers of servers share it.
+Standard library only: drivers of servers share it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class OpenCalls:
     """Calls that wait for the user's answer, in the order in which they were made."""
 
     def __init__(self, history: Iterable[Mapping[str, Any]] = ()) -> None:
-        """``history``: contents of before the first turn, in which every call without an answer waits for one."""
+        """``history``: the contents before the first turn; calls without an answer in it are open."""
         self._names: dict[str, str] = {}
         for part in (part for content in history for part in content.get("parts") or ()):
             call, response = part.get("function_call") or {}, part.get("function_response") or {}
@@ -22,14 +22,14 @@ class OpenCalls:
             self._names.pop(response.get("id"), None)
 
     def add(self, identifier: str, name: str) -> None:
-        """A call was made that only the user answers."""
+        """Add a call that only the user answers."""
         self._names[identifier] = name
 
     def answer(self, answers: Iterable[tuple[str | None, str | None]]) -> list[str]:
-        """The ids of the calls that the answers of one message are for, given the answers' own ids and names.
+        """Match the answers of one message, given as (id, name), to open calls; return the calls' ids.
 
-        Calls get ids of chance, which no file can know: an answer is for the open call of its id and name, else for the
-        first one of its name. Raises LookupError, which says so, if an answer is for none; then all stay open.
+        Call ids are random, so no file can know them: an answer is for the open call with its id and name, else for the
+        first one with its name. Raises LookupError if an answer is for none; then all calls stay open.
         """
         waiting, found = dict(self._names), list[str]()
         for identifier, name in answers:

@@ -1,4 +1,4 @@
-"""Exceptions as values: which kind of failure, one sentence, the last lines of the traceback."""
+"""Convert exceptions to values: the kind of failure, one sentence, the last lines of the traceback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_TEXT = 16_000
 MAX_CHAIN = 50
 ERRORS = range(400, 600)
 SERVER_ERRORS = range(500, 600)
-# Only clients' exceptions are asked for a status: an agent's own exception may have a ``code`` of any meaning.
+# Only clients' exceptions have a status: the ``code`` of an agent's own exception may mean anything.
 CLIENTS = frozenset(
     """
     aiohttp anthropic botocore google groq grpc httpcore httpx litellm mistralai openai requests urllib urllib3
     """.split()  # noqa: SIM905 - a list would take a line for each name
 )
 NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
-# Of gRPC, whose errors have a method ``code``, as HTTP has them.
+# gRPC's status codes, which a method ``code`` of its errors returns, as HTTP statuses.
 GRPC = {"RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504, "UNAUTHENTICATED": 401}
 BAD_KEY = re.compile("API_KEY_INVALID|API key not valid")
 MODELS = frozenset({"anthropic", "google.genai", "groq", "litellm", "mistralai", "openai"})
@@ -38,7 +38,7 @@ NO_KEY = re.compile(
 
 
 class WorkerError(Exception):
-    """An error that the worker itself finds: its kind and message need no class name and no traceback."""
+    """An error that the worker itself finds, reported without a class name and a traceback."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class WorkerError(Exception):
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """An exception as ``{kind, message, traceback}``."""
+    """Return an exception as ``{kind, message, traceback}``."""
     if isinstance(error, WorkerError):
         return {"kind": error.kind, "message": whole_text(str(error)[:MAX_MESSAGE]), "traceback": ""}
     kind, status = _classify(error)
@@ -62,12 +62,12 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def kind_of(error: BaseException) -> str:
-    """The kind alone, as ``describe`` has it."""
+    """Return only the kind, as in ``describe``."""
     return _classify(error)[0]
 
 
 def last_lines(error: BaseException) -> str:
-    """The end of the formatted traceback, causes included."""
+    """Return the end of the formatted traceback, including causes."""
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-30))
     except BaseException as broken:  # noqa: BLE001 - a hostile __str__ must not end the turn
@@ -92,7 +92,7 @@ def _text(error: BaseException) -> str:
 
 
 def _classify(error: BaseException) -> tuple[str, int | None]:
-    """The kind, and the HTTP status where there is one."""
+    """Return the kind, and the HTTP status if there is one."""
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return "died", None
     for cause in _chain(error):
@@ -109,10 +109,10 @@ def _classify(error: BaseException) -> tuple[str, int | None]:
 
 
 def _lacks_credentials(error: BaseException, status: int | None) -> bool:
-    """A client that was given no key, or that finds no identity on this machine. A wrong key is a 401 as well."""
+    """Whether a client has no key or a refused one, or finds no identity on this machine."""
     if status == HTTPStatus.UNAUTHORIZED or type(error).__name__ == "DefaultCredentialsError":
         return True
-    if status == HTTPStatus.FORBIDDEN:  # of a model; a tool may be refused a page for many reasons
+    if status == HTTPStatus.FORBIDDEN:  # only from a model: a tool may get it for many reasons
         return _of_client(error, MODELS)
     text = _text(error)[:MAX_MESSAGE]
     # Gemini calls a wrong key a bad request
@@ -123,7 +123,7 @@ def _lacks_credentials(error: BaseException, status: int | None) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception, the members of a group, and its causes, each once."""
+    """Yield the exception, the members of a group, and its causes, each once."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo and len(seen) < MAX_CHAIN:
@@ -137,7 +137,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _of_client(error: BaseException, clients: frozenset[str] = CLIENTS) -> bool:
-    """Whether a class of the error is of one of these packages, given by name or as ``package.module``."""
+    """Whether a class of the error comes from one of these packages, given as ``package`` or ``package.module``."""
     modules = [base.__module__.split(".") for base in type(error).__mro__]
     return any(parts[0] in clients or ".".join(parts[:2]) in clients for parts in modules)
 
@@ -164,7 +164,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def retry_after(error: BaseException) -> str | None:
-    """When the server asks to be called again, in its own words."""
+    """Return when the server asks to be called again, in its own words."""
     for cause in _chain(error):
         headers = getattr(getattr(cause, "response", None), "headers", None)
         try:

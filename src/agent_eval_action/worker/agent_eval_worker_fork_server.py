@@ -1,8 +1,8 @@
-"""Imports google-adk once and forks a worker for each request. No agent is ever imported in this process itself.
+"""Import google-adk once and fork a worker for each request. This process itself never imports an agent.
 
 A request is a packet on a socket: the worker's marker and program as JSON, with four descriptors: the two ends of its
-pipes, what its output goes to, and a socket for answers. The worker itself answers that it is forked, or the server
-that it is not; and the server answers how the worker ended. A worker whose answers nobody reads any more is killed.
+pipes, its output, and a socket for answers. The worker itself answers that it was forked, or the server that it was
+not; when the worker has ended, the server answers how. A worker whose answers nobody reads any more is killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARKER = "AGENT_EVAL_WORKER"
 REQUEST_BYTES = 1 << 12
 DESCRIPTORS = 4
 PR_SET_DUMPABLE = 4
-# What the first turn of any agent with a model imports; in google-adk 2.x nothing imports these before.
+# Imported by the first turn of any agent with a model; in google-adk 2.x nothing imports these earlier.
 MODULES = (
     "google.adk.agents.llm_agent",
     "google.adk.apps.app",
@@ -49,7 +49,7 @@ MODULES = (
     "httpcore",
     "opentelemetry.propagate",
 )
-# Models of google.genai.types that every conversation validates. It builds each at its first use: once for all workers.
+# Models of google.genai.types that every conversation uses. Built here once for all workers, not at their first use.
 TYPES = (
     "AudioTranscriptionConfig",
     "Candidate",
@@ -71,7 +71,7 @@ TYPES = (
 
 
 class Request(NamedTuple):
-    """A worker that is to be forked. ``fds``: what it reads, what it writes to, and what its output goes to."""
+    """A request to fork a worker. ``fds``: what it reads, what it writes to, and what its output goes to."""
 
     marker: str
     program: str
@@ -80,7 +80,7 @@ class Request(NamedTuple):
 
 
 class ForkServer:
-    """Forks workers until its starter is gone. ``output``: what the import printed, for the log of every worker."""
+    """Forks workers until its starter is gone. ``output``: what the import printed, for every worker's log."""
 
     def __init__(self, control: socket.socket, output: bytes, *, refused: bool) -> None:
         self._control = control
@@ -91,7 +91,7 @@ class ForkServer:
         self._ended: dict[socket.socket, int] = {}  # zombies, so that nobody else gets their pid
 
     def serve(self) -> Request:
-        """Return in each forked worker; in the server never."""
+        """Return in each forked worker, and never in the server."""
         self._selector.register(self._control, selectors.EVENT_READ, self._on_request)
         while True:
             for key, _ in self._selector.select():
@@ -100,7 +100,7 @@ class ForkServer:
                     return self._become_worker(request)
 
     def _on_request(self) -> Request | None:
-        """Fork; the request in the worker, None in the server."""
+        """Fork. Returns the request in the worker, None in the server."""
         body, fds, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, DESCRIPTORS)
         if not body:
             self._end()
@@ -139,7 +139,7 @@ class ForkServer:
         pid, pid_fd = self._running.pop(answers)
         self._selector.unregister(pid_fd)
         os.close(pid_fd)
-        if answers.fileno() < 0:  # nobody wants to know
+        if answers.fileno() < 0:  # nobody waits for the answer
             os.waitpid(pid, 0)
             return
         self._ended[answers] = pid
@@ -156,12 +156,12 @@ class ForkServer:
 
     def _kill(self, answers: socket.socket) -> None:
         pid, _ = self._running[answers]
-        for kill in (os.killpg, os.kill):  # it leads its group a moment after the fork
+        for kill in (os.killpg, os.kill):  # it becomes the leader of its group slightly after the fork
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
 
     def _become_worker(self, request: Request) -> Request:
-        """Leave behind what is the server's, and look from outside like a process started for this worker."""
+        """Drop the server's resources, and look from outside like a process started for this worker."""
         self._selector.close()
         for answers, (_, pid_fd) in self._running.items():
             os.close(pid_fd)
@@ -175,21 +175,21 @@ class ForkServer:
         os.write(2, self._output)
         _set_marker(request.marker)
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-        with request.answers:  # the starter has the kernel's word for who sends this
+        with request.answers:  # the kernel tells the starter who sends this
             _answer(request.answers, {"forked": True})
         return request
 
 
 def serve_forks(control: socket.socket) -> Request:
-    """Import google-adk, then serve requests: return in each forked worker, and in the server never."""
-    # Workers run as the same user: they may not read or write the memory that other workers are forked from.
+    """Import google-adk, then serve requests. Returns in each forked worker, and never in the server."""
+    # Workers run as the same user, and must not read or write the memory that other workers are forked from.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     output, refused = _import_adk()
     return ForkServer(control, output, refused=refused).serve()
 
 
 def _import_adk() -> tuple[bytes, bool]:
-    """What the import printed, and whether no worker can be forked after it: one that is started then says why."""
+    """Return what the import printed, and whether forking is refused; a worker that is started then says why."""
     here, refused = Path(__file__).resolve().parent, False
     ours, sys.path[:] = list(sys.path), [entry for entry in sys.path if Path(entry).resolve() != here]
     printed = os.memfd_create("output")
@@ -199,7 +199,7 @@ def _import_adk() -> tuple[bytes, bool]:
     try:
         require_adk()
         for name in MODULES:
-            with contextlib.suppress(ModuleNotFoundError):  # each exists in some versions
+            with contextlib.suppress(ModuleNotFoundError):  # each exists only in some versions
                 importlib.import_module(name)
         types = importlib.import_module("google.genai.types")
         for name in TYPES:
@@ -208,17 +208,17 @@ def _import_adk() -> tuple[bytes, bool]:
     except BaseException:  # noqa: BLE001 - whatever an import raises
         refused = True
     sys.path[:] = ours
-    gc.freeze()  # so that workers do not write to, and copy, every page
+    gc.freeze()  # so that workers do not write to every page, which would copy it
     gc.enable()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # A fork has the thread that forks and no other: what the others held would be held for ever.
+    # A fork has only the thread that forks: locks of other threads would never be released.
     refused = refused or len(list(Path("/proc/self/task").iterdir())) > 1
     return os.pread(printed, REQUEST_BYTES, 0), refused
 
 
 def _set_marker(marker: str) -> None:
-    """Write the marker over the server's, where /proc/PID/environ shows it: strays of a worker are found by it."""
+    """Overwrite the server's marker where /proc/PID/environ shows it: a worker's strays are found by it."""
     libc: Any = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
     libc.getenv.argtypes = [ctypes.c_char_p]

@@ -1,8 +1,8 @@
-"""A Python function as an agent: ``module:function``, called once a turn. What it returns becomes ADK's events.
+"""A Python function as an agent: ``module:function``, called once per turn. Its result becomes ADK's events.
 
-It returns a text; a mapping (``text``, ``tool_calls``, ``messages``, ``state``, ``usage``); or a list of messages, as
-OpenAI's and Anthropic's APIs, LangChain and Pydantic AI have them. Frameworks are known by the shape of their objects,
-never imported.
+It returns a text; a mapping (``text``, ``tool_calls``, ``messages``, ``state``, ``usage``); or a list of messages in
+the format of OpenAI's or Anthropic's API, of LangChain or of Pydantic AI. Frameworks are recognised by the shape of
+their objects and never imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = {"custom_tool_call": "function_call", "custom_tool_call_output": "functi
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function that ``module:function`` names."""
+    """Import the function that ``module:function`` names."""
     module_name, _, path = name.partition(":")
     found: Any = importlib.import_module(module_name)
     for part in path.split("."):
@@ -41,10 +41,10 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 class FunctionSession:
-    """What a function that takes a second parameter gets.
+    """The second argument of a function that takes one.
 
-    ``state`` is the session's, and is kept between turns. ``messages`` are those before this turn, as OpenAI has them.
-    ``content`` is the user's message with all its parts.
+    ``state`` belongs to the session and is kept between turns. ``messages`` are those before this turn, in OpenAI's
+    format. ``content`` is the user's message with all its parts.
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class FunctionSession:
 
 
 class FunctionFactory:
-    """Opens sessions of one function. ``last_runner`` is for the worker, which closes ADK's."""
+    """Opens sessions of one function. The worker closes ``last_runner``, which only ADK's agents have."""
 
     last_runner = None
 
@@ -74,7 +74,7 @@ class FunctionFactory:
         self.threads = ThreadPoolExecutor(THREADS, "agent")
 
     async def open(self, request: dict[str, Any]) -> FunctionConversation:
-        """A conversation with a session of its own."""
+        """Return a conversation with a session of its own."""
         return FunctionConversation(request["s"], self, FunctionSession(request))
 
 
@@ -87,7 +87,7 @@ class FunctionConversation(Conversation):
         self._session = session
 
     async def run_turn(self, turn: Turn, content: dict[str, Any]) -> bytes:
-        del turn  # nothing is seen of what the function does
+        del turn  # what the function does inside is not visible
         session, factory = self._session, self._factory
         session.content = content
         asked = _as_messages(content, user=True)
@@ -111,7 +111,7 @@ class FunctionConversation(Conversation):
             "s": self.name,
             "details": {},
             "started_at": started_at,
-            "seconds": [total, total, 0.0],  # of what the function does inside nothing is known
+            "seconds": [total, total, 0.0],  # models and tools inside the function are not visible
             "throttled": 0,
             "events": events,
             "trace": as_frame(spans),
@@ -128,7 +128,7 @@ class FunctionConversation(Conversation):
 
 
 def events_of(result: Any, session: FunctionSession, asked: str = "") -> Iterator[dict[str, Any]]:
-    """The events of a turn from what the function returned; its ``state`` goes into the session.
+    """Yield the events of a turn from the function's result, and put its ``state`` into the session.
 
     ``asked``: the user's text.
     """
@@ -163,20 +163,21 @@ def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession, aske
 
 
 def _events_of_messages(messages: list[Any], asked: str) -> Iterator[dict[str, Any]]:
-    """Those after the user's message: a function may return the whole conversation.
+    """Yield events for the messages after the user's: a function may return the whole conversation.
 
-    Agents hand each other messages of the role `user` in a turn, so the newest of them counts only where none is it.
+    Agents also send each other messages with role `user`, so the newest of these counts only if none has the user's
+    text.
     """
     flat = [part for message in messages for part in _split(message)]
     by_user = [at for at, message in enumerate(flat) if _role(message) == "user"]
-    said = [at for at in by_user if _text_of(_get(flat[at], "content")) == asked]
+    matching = [at for at in by_user if _text_of(_get(flat[at], "content")) == asked]
     names: dict[str, str] = {}
-    for message in flat[(said or by_user or [-1])[-1] + 1 :]:
+    for message in flat[(matching or by_user or [-1])[-1] + 1 :]:
         kind = PARTS.get(_get(message, "part_kind"), _get(message, "type"))
         kind = KINDS.get(kind, kind) if isinstance(kind, str) else None
         if kind is None and not _role(message) and _get(message, "part_kind") is None:
-            told = f"the function returned what is no message: an object of the type {type(message).__name__}"
-            raise WorkerError("output", told)
+            problem = f"the function returned what is no message: an object of the type {type(message).__name__}"
+            raise WorkerError("output", problem)
         if kind == "function_call":
             yield _event([{"function_call": _call_of(message, names)}])
         elif kind == "function_call_output" or _role(message) == "tool":
@@ -196,12 +197,12 @@ def _events_of_messages(messages: list[Any], asked: str) -> Iterator[dict[str, A
 def _event(parts: list[dict[str, Any]]) -> dict[str, Any]:
     answers = any("function_response" in part for part in parts)
     is_final = not answers and not any("function_call" in part for part in parts)
-    role = "user" if answers else "model"  # as ADK has it of a tool's results
+    role = "user" if answers else "model"  # ADK records tool results with this role
     return {"a": "agent", "f": is_final, "p": False, "b": None, "m": None, "c": {"role": role, "parts": parts}}
 
 
 def _split(message: Any) -> list[Any]:
-    """Pydantic AI's messages hold parts, Anthropic's hold calls and results in blocks; others are whole."""
+    """Split Pydantic AI's messages into parts, and Anthropic's into calls and results; return others whole."""
     parts = None if isinstance(message, Mapping) else getattr(message, "parts", None)
     if isinstance(parts, (list, tuple)):
         return list(parts)
@@ -235,7 +236,7 @@ def _first(thing: Any, *names: str) -> Any:
 
 
 def _call_of(call: Any, names: dict[str, str]) -> dict[str, Any]:
-    """A call as ADK has it. ``names``: those of calls by their ids, which answers may leave out."""
+    """Return a call in ADK's form. ``names`` collects the names of calls by id: answers may omit them."""
     function = _get(call, "function")
     source = call if function is None or isinstance(function, str) else function
     name = str(_first(source, "name", "tool_name") or function or "")
@@ -287,7 +288,7 @@ def _usage(usage: Any) -> dict[str, Any] | None:
 
 
 def _as_messages(content: Mapping[str, Any], *, user: bool) -> list[dict[str, Any]]:
-    """A content as OpenAI's messages."""
+    """Convert a content to OpenAI's messages."""
     parts = content.get("parts") or ()
     text = "".join(part["text"] for part in parts if part.get("text"))
     calls = [
@@ -319,7 +320,7 @@ def _positional_parameters(function: Callable[..., Any]) -> int:
 
 
 async def _in_thread(threads: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
-    """In a thread, so that a function that blocks holds up no other session."""
+    """Call in a thread, so that a function that blocks does not hold up other sessions."""
     import contextvars
 
     context = contextvars.copy_context()

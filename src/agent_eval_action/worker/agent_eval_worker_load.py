@@ -1,4 +1,4 @@
-"""Finds and imports the agent as ``adk eval`` and ``adk web`` do, or explains what the folder has instead."""
+"""Find and import the agent as ``adk eval`` and ``adk web`` do, or explain what the folder has instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIST_INFO = ".dist-info"
 
 
 class LoadedAgent:
-    """An agent (or App) ready to run, and what goes with it."""
+    """An agent or App that is ready to run, with its functions for reset and cleanup."""
 
     def __init__(self, agent: Any, module: Any = None, cleanup: Any = None) -> None:
         is_app = _is_app(agent)
@@ -30,7 +30,7 @@ class LoadedAgent:
 
 
 def require_adk() -> str:
-    """The version of google-adk; raises WorkerError where it is missing or too old."""
+    """Return the version of google-adk; raises WorkerError if it is missing or too old."""
     try:
         from google.adk import version
     except ImportError as error:
@@ -44,7 +44,7 @@ def require_adk() -> str:
 
 
 def load_dotenv(folder: Path, workspace: Path) -> None:
-    """The nearest .env from the folder up to the workspace; variables already set stay."""
+    """Load the nearest .env, from the folder up to the workspace; variables that are set already stay."""
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
     for place in (folder, *folder.parents):
@@ -58,7 +58,7 @@ def load_dotenv(folder: Path, workspace: Path) -> None:
 
 
 async def load(folder: Path) -> LoadedAgent:
-    """Import the agent folder; raises what the import raises, or WorkerError where there is no agent in it."""
+    """Import the agent folder. Raises what the import raises, or WorkerError if there is no agent in it."""
     is_python = any((folder / name).is_file() for name in ("agent.py", "__init__.py", "agent/__init__.py"))
     if not is_python and (folder / "root_agent.yaml").is_file():
         from google.adk.agents import config_agent_utils
@@ -80,7 +80,7 @@ async def load(folder: Path) -> LoadedAgent:
 
 
 async def load_module(name: str, sub_agent: str) -> LoadedAgent:
-    """Import an agent by its module's name and choose what answers, with the errors of ADK's AgentEvaluator."""
+    """Import an agent by its module's name and select the one that answers; errors are ADK's AgentEvaluator's."""
     module = importlib.import_module(name)
     if not (hasattr(module, "agent") or name.endswith(".agent")):
         raise ValueError(f"Module {name} does not have a member named `agent` or the name should endwith `.agent`.")
@@ -101,7 +101,7 @@ async def load_module(name: str, sub_agent: str) -> LoadedAgent:
 
 
 def _import(folder: Path) -> list[ModuleType]:
-    """The modules to look in: ``folder.agent`` where there is one, then the folder's package itself."""
+    """Return the modules to search: ``folder.agent`` if there is one, then the folder's package."""
     if "." in folder.name:
         return _import_from_path(folder)
     try:
@@ -117,7 +117,7 @@ def _import(folder: Path) -> list[ModuleType]:
 
 
 def _import_dotted(folder: Path) -> list[ModuleType]:
-    """``from ..x import y``: the folder is part of a larger package, imported from where that begins."""
+    """Import for ``from ..x import y``: the folder is part of a larger package, and imported from its root."""
     # Parents without __init__.py are packages too; one level is as far as such an import usually goes.
     top = folder.parent.parent
     while (top / "__init__.py").is_file():
@@ -129,7 +129,7 @@ def _import_dotted(folder: Path) -> list[ModuleType]:
 
 
 def _import_from_path(folder: Path) -> list[ModuleType]:
-    """As ``adk eval`` does it: the folder becomes the package ``agent``."""
+    """Import as ``adk eval`` does: the folder becomes the package ``agent``."""
     init = folder / "__init__.py"
     spec = importlib.util.spec_from_file_location("agent", init, submodule_search_locations=[str(folder)])
     if spec is None or spec.loader is None or not init.is_file():
@@ -177,7 +177,7 @@ def _describe_modules(modules: list[ModuleType]) -> str:
 
 
 def models_of(root: Any) -> list[str]:
-    """Model names of the agent and all below it, sub-agents and agents used as tools."""
+    """Return the model names of the agent, its sub-agents, and agents used as tools."""
     names, seen = set(), set()
     todo = [root]
     while todo:
@@ -196,6 +196,6 @@ def models_of(root: Any) -> list[str]:
 
 
 def installed() -> list[str]:
-    """What is installed, as sorted ``name-version`` of the dist-info folders: reading their files takes far longer."""
+    """Return the sorted ``name-version`` of all dist-info folders: reading their files takes far longer."""
     folders = {path for place in sys.path if (path := Path(place or ".")).is_dir()}
     return sorted({entry.name[: -len(DIST_INFO)] for folder in folders for entry in folder.glob("*" + DIST_INFO)})

@@ -1,6 +1,6 @@
-"""Entry of the worker: ``agent_eval_worker_main.py READ_FD WRITE_FD agent|metrics``, or ``SOCKET_FD`` of a fork server.
+"""Entry point: ``agent_eval_worker_main.py READ_FD WRITE_FD agent|metrics``, or ``SOCKET_FD`` for a fork server.
 
-Nothing of ours is imported above: multiprocessing imports this module again in children of foreign code, where our
+No module of ours is imported at the top: multiprocessing imports this one again in children of foreign code, where our
 folder is not on the path.
 """
 
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Import all of ours, then hand over to the program that imports and serves foreign code."""
+    """Import all our modules, then start the program that imports and serves foreign code."""
     from agent_eval_worker_metrics import serve_metrics
     from agent_eval_worker_protocol import open_channel
     from agent_eval_worker_serve import serve_agent

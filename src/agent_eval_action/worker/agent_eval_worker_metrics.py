@@ -1,7 +1,7 @@
-"""Calls the user's metric functions, no agent in the process, by whichever google-adk is installed.
+"""Call the user's metric functions, with whichever google-adk is installed; this process has no agent.
 
 Frames in: ``{"op": "load", "s", "source"}``, ``{"op": "call", "s", "arguments"}``, where ``s`` is the function's path,
-or names the ``evaluate`` of ``source``; one answer to each, in turn.
+or names the ``evaluate`` of ``source``. Each frame gets one answer, in turn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
     """Serve until our starter is gone, which a thread notices while a function runs.
 
-    There is one function at a time, in the main thread, and one event loop for all: clients of async code live in it.
+    Functions run one at a time, in the main thread, on one event loop: clients in async code are bound to it.
     """
     sys.path[:0] = [entry for entry in init["sys_path"] if entry not in sys.path]
     os.chdir(init["cwd"])
@@ -74,23 +74,23 @@ def _answer(frame: dict[str, Any], functions: LoadedFunctions, loop: asyncio.Abs
             functions.load(frame["s"], frame.get("source"))
             return {"ev": "loaded"}
         return {"ev": "returned", "value": loop.run_until_complete(functions.call(frame["s"], frame["arguments"]))}
-    except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
+    except BaseException as error:  # noqa: BLE001 - even sys.exit in a function is just a failed call
         return {"ev": "returned", "error": describe(error)}
 
 
 class LoadedFunctions:
-    """The functions of this process, by name. Those of a source need no google-adk."""
+    """The functions of this process, by name. Those from a source do not need google-adk."""
 
     def __init__(self) -> None:
         self._adk: Adk | BaseException
         try:
             self._adk = Adk()
-        except BaseException as error:  # noqa: BLE001 - of a broken package too: raised where its types are needed
+        except BaseException as error:  # noqa: BLE001 - even of a broken package; raised when its types are needed
             self._adk = error
         self._of_source: dict[str, Any] = {}
 
     def load(self, name: str, source: str | None) -> None:
-        """Import ``package.module.function``, or run ``source``, whose ``evaluate`` goes by this name."""
+        """Import ``package.module.function``, or run ``source`` and keep its ``evaluate`` under this name."""
         if source is None:
             if isinstance(self._adk, BaseException):
                 raise self._adk
@@ -103,7 +103,7 @@ class LoadedFunctions:
             self._of_source[name] = namespace["evaluate"]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The scores that a function gives."""
+        """Return the scores that a function gives."""
         if name in self._of_source:
             return await _evaluate(self._of_source[name], arguments["instance"])
         function, adk = find_function(name), self._adk
@@ -113,7 +113,7 @@ class LoadedFunctions:
 
 
 async def _evaluate(function: Any, instance: dict[str, Any]) -> dict[str, Any]:
-    """``score`` and ``explanation``; errors that pass are tried again, as agents-cli does."""
+    """Return ``score`` and ``explanation``. Retries transient errors, as agents-cli does."""
     started = time.monotonic()
     for tries in itertools.count(1):
         try:
@@ -135,7 +135,7 @@ async def _evaluate(function: Any, instance: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Whether an error, or one it comes from, passes by itself: a lost connection, a time-out, 408, 429 or 5xx."""
+    """Whether an error or one of its causes is transient: a lost connection, a timeout, 408, 429 or 5xx."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -152,7 +152,7 @@ def is_transient(error: BaseException | None) -> bool:
 
 
 def find_function(path: str) -> Any:
-    """The function at ``package.module.function``; raises what its import raises, or LookupError."""
+    """Return the function at ``package.module.function``; raises what its import raises, or LookupError."""
     module_name, _, name = path.rpartition(".")
     module = importlib.import_module(module_name)
     function = getattr(module, name, None)
@@ -164,7 +164,7 @@ def find_function(path: str) -> Any:
 
 
 def fitting_arguments(function: Any, arguments: list[Any]) -> list[Any]:
-    """All four arguments, or the three that google-adk passed before it had conversation_scenario."""
+    """Return all four arguments, or the three that google-adk passed before it had conversation_scenario."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -180,13 +180,13 @@ def fitting_arguments(function: Any, arguments: list[Any]) -> list[Any]:
 
 
 async def _call(function: Any, arguments: list[Any]) -> Any:
-    """The function's result; synchronous ones are called inside the loop too, as google-adk does."""
+    """Return the function's result; synchronous ones are also called on the loop, as google-adk does."""
     result = function(*arguments)
     return await result if inspect.isawaitable(result) else result
 
 
 class Adk:
-    """The classes of google-adk, whichever version the user has."""
+    """The classes of google-adk, in the version that the user has."""
 
     def __init__(self) -> None:
         try:
@@ -202,7 +202,7 @@ class Adk:
         self._result = evaluator.EvaluationResult
 
     def arguments(self, frame: dict[str, Any]) -> list[Any]:
-        """``[eval_metric, actual_invocations, expected_invocations, conversation_scenario]``."""
+        """Return ``[eval_metric, actual_invocations, expected_invocations, conversation_scenario]``."""
         expected = frame.get("expected")
         return [
             self._metric(frame["metric"]),
@@ -212,7 +212,7 @@ class Adk:
         ]
 
     def scores(self, result: Any) -> dict[str, Any]:
-        """Score and status, over all and turn by turn; the invocations in it are ours, and are not sent back."""
+        """Return score and status, overall and per turn. The invocations in the result are ours and not sent back."""
         if not isinstance(result, self._result):
             text = f"it returned {_type_name(result)}, not an EvaluationResult of google.adk.evaluation"
             raise WorkerError("exception", text)
@@ -227,7 +227,7 @@ class Adk:
 
     def _metric(self, fields: dict[str, Any]) -> Any:
         criterion_class = getattr(self._metrics, "BaseCriterion", None)
-        if criterion_class is None:  # google-adk 1.10: a threshold and nothing more
+        if criterion_class is None:  # google-adk 1.10 has only a threshold
             return self._metrics.EvalMetric(metric_name=fields["name"], threshold=fields["criterion"]["threshold"])
         criterion = criterion_class.model_validate(fields["criterion"])
         made = self._metrics.EvalMetric(metric_name=fields["name"], criterion=criterion)
@@ -253,7 +253,7 @@ class Adk:
 
 
 def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
-    """A turn for a google-adk that knows no events: its calls, and the intermediate texts."""
+    """Return a turn for a google-adk without events: its calls and the intermediate texts."""
     data = turn.get("intermediate_data") or {}
     if "invocation_events" not in data:
         return turn
@@ -268,7 +268,7 @@ def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A finite float, None, or a text that names what it is instead."""
+    """Return a finite float, None, or a text that names what it is instead."""
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):

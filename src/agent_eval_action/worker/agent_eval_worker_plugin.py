@@ -1,4 +1,4 @@
-"""The plugin that is first in ADK's list: keeps what the model got, times models and tools, writes no state."""
+"""The first plugin in ADK's list: records what models get, times models and tools, writes no state."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LONGEST_DELAY_S = 30.0
 
 
 class RateLimitRetries:
-    """Repeats calls that a model refused for asking too much (429), whatever client it has.
+    """Retries calls that a model refused with 429, whatever client it has.
 
-    Shared by all sessions of a worker, whose calls of one model share its rate. ``waits_s``: how long a refused call
-    may wait for its answer, in all. The turn counts refusals; waiting is no time of the turn.
+    Shared by all sessions of a worker, since their calls of one model share its rate limit. ``waits_s``: how many
+    seconds a refused call may wait in all. The turn counts refusals; the waits are not part of its time.
     """
 
     def __init__(self, waits_s: float) -> None:
@@ -30,7 +30,7 @@ class RateLimitRetries:
         self._models: dict[str, tuple[RateEstimator, asyncio.Lock]] = {}
 
     async def start_call(self, turn: Turn, agent: str, request: Any) -> None:
-        """Wait until a call may start, and begin it."""
+        """Wait until a call may start, and note its start."""
         rate, in_order = self._rate_of(request)
         with turn.wait():
             async with in_order:
@@ -40,7 +40,7 @@ class RateLimitRetries:
         turn.model_asked(agent, request, start)
 
     def record_failure(self, turn: Turn, agent: str, request: Any, error: BaseException) -> None:
-        """A call failed: a refusal is counted, and teaches the rate."""
+        """Note a failed call; count a refusal, and lower the rate."""
         start = turn.model_ended(agent)
         if start is not None and kind_of(error) == RATE_LIMITED:
             turn.throttled += 1
@@ -51,7 +51,7 @@ class RateLimitRetries:
         return self._models.setdefault(str(request.model or ""), new)
 
     async def retry(self, turn: Turn, agent: str, model: Any, request: Any, error: BaseException) -> Any:
-        """The answer to a refused call after all; None: it failed otherwise, or stays refused."""
+        """Retry a refused call; return its answer, or None if it fails otherwise or stays refused."""
         tries, deadline = 0, time.monotonic() + self._waits_s
         while model is not None and kind_of(error) == RATE_LIMITED:
             wait = backoff(tries, seconds(retry_after(error)))
@@ -63,7 +63,7 @@ class RateLimitRetries:
             try:
                 async with contextlib.aclosing(model.generate_content_async(request, stream=False)) as stream:
                     parts = [part async for part in stream]
-            except Exception as failed:  # noqa: BLE001 - any client's; the first error is raised when this is no refusal
+            except Exception as failed:  # noqa: BLE001 - any client's; if it is not a refusal, the first error is raised
                 self.record_failure(turn, agent, request, failed)
                 tries, error = tries + 1, failed
             else:
@@ -72,13 +72,13 @@ class RateLimitRetries:
 
 
 call_made_in: ContextVar[str | None] = ContextVar("call_made_in", default=None)
-"""The id of the tool call that the code runs in: calls that are made side by side have a context each."""
+"""The id of the tool call in which the code runs; concurrent calls have a context each."""
 
 
 class Recorder:
-    """One per session, whose id is ``session_id``; ``turn`` is the turn being made.
+    """The plugin of the session ``session_id``; ``turn`` is the turn in progress.
 
-    ``rate_limit_retries``: a RateLimitRetries, or a recording that answers in the place of models.
+    ``rate_limit_retries``: a RateLimitRetries, or a recording that answers instead of models.
     """
 
     def __init__(self, retry_options: Any, rate_limit_retries: Any, **options: Any) -> None:
@@ -115,7 +115,7 @@ class Recorder:
         self.turn.tool_ended(tool_context)
 
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
-        # AgentTool gives its plugins to a runner of its own, in a session of its own.
+        # AgentTool passes its plugins to a runner of its own, which has a session of its own.
         session = invocation_context.session.id
         if session != self.session_id:
             # Its first event comes before it has called a tool itself.
@@ -123,7 +123,7 @@ class Recorder:
 
 
 def make_plugin_class() -> Any:
-    """The class, made once google-adk is importable."""
+    """Return the plugin's class, once google-adk is importable."""
     from google.adk.plugins.base_plugin import BasePlugin
 
     class RecorderPlugin(Recorder, BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
@@ -142,11 +142,11 @@ def _set_retries(request: Any, options: Any) -> None:
 
 
 def make_retry_options(timeout_s: float) -> Any:
-    """Retries of what a server could not do (from 1 s, doubling), as many as fit in half a turn's time.
+    """Return retries for server errors (from 1 s, doubling), as many as fit into half a turn's timeout.
 
-    Waiting longer would turn every outage into a timeout, which nobody retries. 429 is not among them: the
-    plugin repeats those calls, of every client, at the rate that is let through; with ADK's own seven
-    attempts from 5 s on all sessions would wait, and come back all at once.
+    Longer waits would turn every outage into a timeout, which nobody retries. 429 is not included: the plugin retries
+    such calls, for every client, at the accepted rate; with ADK's own seven attempts from 5 s on, all sessions would
+    wait and come back at the same moment.
     """
     from google.genai import types
 

@@ -1,4 +1,4 @@
-"""Frames over a pipe pair of the worker's own: magic, length, JSON of any value. Agents print to stdout."""
+"""Frames over the worker's own pipe pair, because agents print to stdout: magic, length, JSON of any value."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Channel:
         os.register_at_fork(after_in_child=self._close_in_child)
 
     def receive(self) -> dict[str, Any] | None:
-        """The next frame, or None when the other side is gone. Blocks."""
+        """Return the next frame; None if the other side is gone. Blocks."""
         head = self._read_exactly(HEADER.size)
         if head is None:
             return None
@@ -51,7 +51,7 @@ class Channel:
         return None if body is None else json.loads(body)
 
     def send(self, frame: dict[str, Any] | bytes) -> None:
-        """Queue a frame: a dict, or bytes that are JSON already."""
+        """Queue a frame: a dict, or bytes that are already JSON."""
         self._queue.put(frame if isinstance(frame, bytes) else encode(frame))
 
     def flush(self, timeout: float) -> None:
@@ -80,7 +80,7 @@ class Channel:
                 continue
             view = memoryview(HEADER.pack(MAGIC, len(item)) + item)
             while view:
-                # The agent may have closed our descriptor, and a file it opened since may have its number.
+                # The agent may have closed our descriptor and opened a file with the same number.
                 if _identity(self._write) != self._identity:
                     os._exit(86)
                 try:
@@ -95,9 +95,9 @@ class Channel:
 
 
 def open_channel(read_fd: int, write_fd: int) -> Channel:
-    """Open the channel to our starter, and set up the streams and the stack on request, before foreign code runs.
+    """Open the channel to our starter, and set up the streams and stack dumps, before foreign code runs.
 
-    Import everything of ours before: our folder is off the path afterwards.
+    Import all our modules before: our folder is not on the path afterwards.
     """
     here = Path(__file__).resolve().parent
     channel = Channel(read_fd, write_fd)
@@ -115,7 +115,7 @@ def open_channel(read_fd: int, write_fd: int) -> Channel:
 
 
 def flush_streams() -> None:
-    """Write out what the agent printed, before the process ends."""
+    """Flush what the agent printed, before the process ends."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -140,23 +140,23 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def encode(value: Any) -> bytes:
-    """UTF-8 JSON of any value; what JSON cannot hold becomes text. Raises WorkerError for too large a value only."""
+    """Return UTF-8 JSON of any value; what JSON cannot hold becomes text. Raises WorkerError only for its size."""
     try:
-        # A lone surrogate is legal in a Python str and refused by every UTF-8 reader: encoding finds it.
+        # A Python str may hold a lone surrogate, which no UTF-8 reader accepts; encoding raises for it.
         return json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError):
         return json.dumps(_Cleaner().clean(value, 0), ensure_ascii=False).encode("utf-8")
 
 
 def encode_model(model: Any) -> bytes:
-    """JSON of a pydantic model (None fields left out)."""
-    with contextlib.suppress(Exception):  # what pydantic refuses, the cleaner takes apart
+    """Return JSON of a pydantic model, without None fields."""
+    with contextlib.suppress(Exception):  # the cleaner handles what pydantic refuses
         model = model.model_dump(mode="json", exclude_none=True)
     return encode(model)
 
 
 class _Cleaner:
-    """Copies a value into plain JSON types, cutting cycles and depth."""
+    """Copies a value into plain JSON types, cutting cycles and deep nesting."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()

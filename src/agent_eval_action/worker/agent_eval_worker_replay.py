@@ -1,7 +1,7 @@
-"""Sessions in which models answer from a recording of google-adk: of `adk test`, or of `adk conformance`.
+"""Sessions in which a recording of google-adk answers instead of models: of `adk test`, or of `adk conformance`.
 
-Nothing is sent to a model while such a turn is made: every class of models asks the recording, and where that has no
-answer the turn ends and says so.
+Nothing is sent to a model in such a turn: every class of models asks the recording. If that has no answer, the turn
+ends and says so.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from agent_eval_worker_protocol import encode
 
 REPLAY_STATE = "_adk_replay_config"
 _CURRENT: ContextVar[Any] = ContextVar("agent_eval_replay", default=None)
-_ONE_AT_A_TIME = asyncio.Lock()  # random numbers and the width of workflows are the process's
+_ONE_AT_A_TIME = asyncio.Lock()  # random numbers and the concurrency of workflows belong to the process
 _SEED = 42  # as in `adk test`
 _SHOWN = 160
 _PATCHED: list[Any] = []
 
 
 class NotRecorded(Exception):  # noqa: N818 - its name is shown
-    """A model was asked for what the recording has no answer to."""
+    """A model was called, and the recording has no answer."""
 
 
 class ModelReplay:
-    """One recorded conversation. ``problem``: why the agent no longer fits it. ``plugins`` are for the runner."""
+    """One recorded conversation. ``problem``: why the agent no longer matches it. ``plugins`` are for the runner."""
 
     plugins: tuple[Any, ...] = ()
 
@@ -42,7 +42,7 @@ class ModelReplay:
         self._raw: list[Any] = []
 
     async def events(self, turn: Any, message: Any, run: Callable[..., Any]) -> AsyncGenerator[Any, None]:
-        """The events of one turn. An agent that no longer fits its recording ends the turn, it is no error of it."""
+        """Yield the events of a turn. An agent that no longer matches its recording ends the turn without an error."""
         async with self._playing(turn):
             options = self.options(message)
             if options is None:
@@ -68,53 +68,53 @@ class ModelReplay:
             with self.conditions():
                 yield
         finally:
-            with contextlib.suppress(ValueError):  # a turn that is given up is closed in another context
+            with contextlib.suppress(ValueError):  # an abandoned turn is closed in another context
                 _CURRENT.reset(token)
             _ONE_AT_A_TIME.release()
 
     async def start_call(self, turn: Any, agent: str, request: Any) -> None:
-        """A model is asked: nothing is waited for, and no call is counted."""
+        """Note a model's request. It does not wait, and counts no call."""
         if agent not in turn.details:
             turn.requests[agent] = request
 
     def record_failure(self, turn: Any, agent: str, request: Any, error: BaseException) -> None:
-        """A model had no answer, which is known here already."""
+        """Do nothing: it is known already that the recording has no answer."""
 
     async def retry(self, turn: Any, agent: str, model: Any, request: Any, error: BaseException) -> Any:
-        """A recording has no other answer."""
+        """Return None: a recording has no other answer."""
 
     def take_events(self) -> list[Any]:
-        """The turn's events, whole, and last why the agent no longer fits the recording."""
+        """Return the turn's whole events, followed by why the agent no longer matches the recording, if so."""
         events, self._raw = self._raw, []
         return [*events, {"replay_problem": self.problem}] if self.problem else events
 
     def conditions(self) -> contextlib.AbstractContextManager[None]:
-        """What holds while a turn is made."""
+        """Return a context in which to make a turn."""
         return contextlib.nullcontext()
 
     def options(self, message: Any) -> dict[str, Any] | None:
-        """Set the ids of calls that the message answers; more arguments of the runner. None: nothing is to be run."""
+        """Set the ids of the calls that the message answers; return more runner arguments, or None to run nothing."""
         raise NotImplementedError
 
     def notice(self, event: Any) -> None:
-        """An event of the turn."""
+        """Note an event of the turn."""
         raise NotImplementedError
 
     def answer(self, model: Any, request: Any) -> Any:
-        """What the model answers; None: ask it, for it replays by itself."""
+        """Return the model's answer; None to call the model, which replays by itself."""
         raise NotImplementedError
 
     def explain(self, error: BaseException) -> str:
-        """Why the agent no longer fits; "" where it may be that something outside of it failed.
+        """Return why the agent no longer matches; "" if something outside of it may have failed.
 
-        What was recorded raised nothing: an agent that raises what models answered then is another one now.
+        The recorded run raised nothing, so an agent that raises on the recorded answers has changed.
         """
         found = describe(error)
         return f"the agent raised {found['message']}" if found["kind"] == "exception" else ""
 
 
 class FixtureReplay(ModelReplay):
-    """A fixture of `adk test`: answers in one order, whichever agent asks, and tools that run."""
+    """A fixture of `adk test`: answers in one order, whichever agent asks; tools run."""
 
     def __init__(self, recorded: dict[str, Any], agent: Any) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class FixtureReplay(ModelReplay):
 
     @contextlib.contextmanager
     def conditions(self) -> Iterator[None]:
-        """The recorded random numbers, and one node of a workflow at a time."""
+        """Use the recorded random numbers, and run one node of a workflow at a time."""
         outside, functions = random.getstate(), (random.random, random.randint)
         random.setstate(self._random)
         for name, otherwise in (("random", lambda: 0.8), ("randint", lambda _, most: most)):
@@ -154,7 +154,7 @@ class FixtureReplay(ModelReplay):
         for part in message.parts or ():
             if (response := part.function_response) is not None and response.id:
                 if response.id not in self._ids:
-                    return None  # of a call that was not made: `adk test` runs nothing either
+                    return None  # it answers a call that was not made: `adk test` runs nothing either
                 response.id = self._ids[response.id]
         return {}
 
@@ -173,7 +173,7 @@ class FixtureReplay(ModelReplay):
 
 
 class ConformanceReplay(ModelReplay):
-    """A test of `adk conformance`, replayed by google-adk's own plugin: requests and calls are compared there."""
+    """A test of `adk conformance`, replayed by google-adk's own plugin, which compares requests and calls."""
 
     def __init__(self, recorded: dict[str, Any]) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class ConformanceReplay(ModelReplay):
 
 
 def make_replay(recorded: dict[str, Any] | None, agent: Any) -> ModelReplay | None:
-    """The replay that a session was opened with; from now on models are asked through it."""
+    """Return the replay with which a session was opened; from now on models are called through it."""
     if recorded is None:
         return None
     _patch_models()
@@ -233,7 +233,7 @@ def make_replay(recorded: dict[str, Any] | None, agent: Any) -> ModelReplay | No
 
 
 def _patch_models() -> None:
-    """Have every class of models look for a replay first, those that are imported later as well."""
+    """Make every class of models look for a replay first, including those imported later."""
     from google.adk.models.base_llm import BaseLlm
 
     if _PATCHED:
@@ -273,7 +273,7 @@ def _patch(model: Any) -> None:
 
 
 def _make_sequential(node: Any, seen: set[int]) -> Iterator[tuple[Any, str, Any]]:
-    """Set the width of every workflow below a node to one; what it was."""
+    """Limit every workflow below a node to one task at a time; yield the earlier limits."""
     try:
         from google.adk.workflow._parallel_worker import _ParallelWorker
         from google.adk.workflow._workflow import Workflow
@@ -298,13 +298,13 @@ def _draw(numbers: list[Any], otherwise: Callable[..., Any], *bounds: Any) -> An
 
 
 def _raw(event: Any) -> Any:
-    with contextlib.suppress(Exception):  # what pydantic refuses, is taken apart
+    with contextlib.suppress(Exception):  # ``encode`` handles what pydantic refuses
         return event.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"id", "timestamp"})
     return json.loads(encode(event))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it is a group of, and what it came from."""
+    """Yield an error, the members of a group, and its causes."""
     while error is not None:
         yield error
         for inner in getattr(error, "exceptions", ()):
@@ -313,7 +313,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _shortened(text: str) -> str:
-    """The message of google-adk with what follows ``recorded:`` and ``current:`` cut to where they differ."""
+    """Return google-adk's message with the texts after ``recorded:`` and ``current:`` cut to where they differ."""
     head, _, rest = text.partition("\nrecorded:")
     recorded, _, current = rest.partition("\ncurrent:")
     if not current:

@@ -1,4 +1,4 @@
-"""The worker's main part: loads the agent, then opens sessions and makes turns as the frames ask."""
+"""The worker's main part: loads the agent, then opens sessions and makes turns as frames request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent_eval_worker_session import SessionFactory
 from agent_eval_worker_telemetry import collect_spans, provide_tracers
 from agent_eval_worker_turn import Conversation, Turn
 
-# Failures of an import that no change of the code can help. ``environment`` is the interpreter's.
+# Import failures that no change of the code can mend. ``environment`` is the interpreter's.
 NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
 TICK_S = 0.1
 
@@ -39,7 +39,7 @@ def serve_agent(channel: Channel, init: dict[str, Any]) -> None:
 
 
 class Worker:
-    """Everything the worker holds. All but ``session_on_stack`` runs on the loop's thread."""
+    """All of the worker's state. Everything but ``session_on_stack`` runs on the loop's thread."""
 
     def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
@@ -60,7 +60,7 @@ class Worker:
             run_forever(loop, self._main(loop))
             code = 0
         finally:
-            # Not the interpreter's own end: it waits for the agent's threads.
+            # Not the interpreter's own exit, which waits for the agent's threads.
             with contextlib.suppress(BaseException):
                 atexit._run_exitfuncs()  # noqa: SLF001 - agents register clean-ups there
             flush_streams()
@@ -70,7 +70,7 @@ class Worker:
     async def _main(self, loop: asyncio.AbstractEventLoop) -> None:
         threading.Thread(target=self._receive, args=(loop,), name="agent-eval-reader", daemon=True).start()
         os.chdir(self._init["cwd"])
-        # Imports make a hundred thousand objects that stay: looking for garbage among them costs a seventh of the time.
+        # Imports make a hundred thousand lasting objects: collecting garbage among them costs a seventh of the time.
         gc.disable()
         try:
             loaded = await self._load()
@@ -82,7 +82,7 @@ class Worker:
         gc.freeze()
         gc.enable()
         Heartbeat(loop, self._channel, self, min(1.0, self._timeout / 4)).start()
-        # An agent that cancels every task it can find does not end the worker.
+        # The worker survives an agent that cancels every task it can find.
         while not self._stop.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await self._stop.wait()
@@ -163,14 +163,14 @@ class Worker:
 
     async def _on_turn(self, frame: dict[str, Any]) -> None:
         session = self._sessions[frame["s"]]
-        session.on_event = (lambda event: self._tell_calls(frame["s"], event)) if frame.get("tell") else None
+        session.on_event = (lambda event: self._report_calls(frame["s"], event)) if frame.get("tell") else None
         if answer := await session.make_turn(frame["content"]):
             self._channel.send(answer)
 
-    def _tell_calls(self, session: str, event: Any) -> None:
+    def _report_calls(self, session: str, event: Any) -> None:
         if not event.partial:
             for call in event.get_function_calls():
-                with contextlib.suppress(TypeError, ValueError):  # what is no JSON shows in the turn's own report
+                with contextlib.suppress(TypeError, ValueError):  # the turn's own report handles what JSON cannot hold
                     self._channel.send({"ev": "call", "s": session, "name": call.name, "args": call.args})
 
     async def _on_close(self, frame: dict[str, Any]) -> None:
@@ -187,10 +187,10 @@ class Worker:
         self._channel.send(body)
 
     def tick(self, lag: float) -> None:
-        """Charge the turns for the time that passed, and cancel those beyond their limit.
+        """Charge the elapsed time to the turns, and cancel those over their limit.
 
-        The ``lag`` in which the loop stood still is charged to a turn only where it is the only one:
-        it may have been another's synchronous tool that took it.
+        The ``lag`` during which the loop was blocked is charged to a turn only if it is the only one: otherwise another
+        one's synchronous tool may have caused it.
         """
         now = time.monotonic()
         passed, self._last_tick = now - self._last_tick, now
@@ -211,7 +211,7 @@ class Worker:
             self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
 
     def session_on_stack(self, frame: FrameType | None) -> str | None:
-        """The session whose code is on a stack, as far as its frames show. Called from the heartbeat's thread."""
+        """Return the session whose code is on a stack, as far as its frames show. Runs on the heartbeat's thread."""
         sessions = dict(self._sessions)
         while frame is not None:
             values = frame.f_locals
@@ -243,10 +243,10 @@ class Worker:
 
 
 def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
-    """Run ``main`` whatever the agent does to the loop: stop it, or leave it by sys.exit in a task.
+    """Run ``main`` even if the agent stops the loop, or calls sys.exit in a task.
 
-    SystemExit in a task is stored there and raised out of the loop as well. The loop is still good: the
-    turn that awaits the task gets it as an exception, and no other turn need suffer.
+    SystemExit in a task is stored there and also raised out of the loop. The loop still works: the turn that awaits the
+    task gets the exception, and other turns continue.
     """
     task = loop.create_task(main)
     task.add_done_callback(lambda _: loop.stop())
@@ -261,9 +261,9 @@ def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]
 
 
 class Heartbeat(threading.Thread):
-    """Has the loop tick ten times a second, and reports every ``report_s`` how long it has not.
+    """Makes the loop tick ten times a second, and reports every ``report_s`` seconds how long it did not.
 
-    A report shows that the process is alive, and the stack that blocks its loop.
+    A report shows that the process is alive, and which stack blocks its loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel, worker: Worker, report_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Sessions: each with services of its own, run by ADK's Runner, one turn at a time."""
+"""Sessions: each has services of its own and is run by ADK's Runner, one turn at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_EVENTS = 10_000
 
 
 class SessionFactory:
-    """What all sessions of a worker share: the agent, what makes a plugin, the limits."""
+    """What all sessions of a worker share: the agent, the factory of plugins, the limits."""
 
     def __init__(self, loaded: Any, make_plugin: Callable[[ModelReplay | None], Any], frame_bytes: int) -> None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
@@ -47,7 +47,7 @@ class SessionFactory:
         self.last_runner: Any = None
 
     async def open(self, request: dict[str, Any]) -> AgentConversation:
-        """A session as the case asks for it; ``reset_data`` first, where the agent has it."""
+        """Open the session of a case, after the agent's ``reset_data`` if it has one."""
         if self._loaded.reset is not None:
             done = self._loaded.reset()
             if inspect.isawaitable(done):
@@ -68,7 +68,7 @@ class SessionFactory:
         return AgentConversation(request, self, runner, plugin, session, replay=replay)
 
     def _past_event(self, fields: dict[str, Any], runner: Any) -> Any:
-        """An event of before the first turn. `model` is the root agent: ADK tells agents apart by their names."""
+        """Return an event of the history. `model` becomes the root agent: ADK tells agents apart by name."""
         author = runner.agent.name if fields["author"] == "model" else fields["author"]
         event = self._event_class(
             author=author,
@@ -95,7 +95,7 @@ class SessionFactory:
 
 
 class AgentConversation(Conversation):
-    """One conversation with ADK's agent."""
+    """One conversation with an ADK agent."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class AgentConversation(Conversation):
                 self._note_calls(event)
                 if self.on_event is not None:
                     self.on_event(event)
-                size += len(events[-1]) * (1 if self._replay is None else 2)  # what is replayed is sent whole beside it
+                size += len(events[-1]) * (1 if self._replay is None else 2)  # a replayed event is also sent whole
                 if size + turn.inner_bytes > limit:
                     raise WorkerError("output", f"the turn's events are larger than {limit >> 20} MB")
                 if len(events) > MAX_EVENTS:
@@ -164,7 +164,7 @@ class AgentConversation(Conversation):
                 self._open_calls.add(call.id, call.name)
 
     def _address_answers(self, message: Any) -> None:
-        """Give the answers of a message the ids of the calls that they are for."""
+        """Give a message's answers the ids of the calls that they are for."""
         answers = [part.function_response for part in message.parts or () if part.function_response]
         try:
             found = self._open_calls.answer((answer.id, answer.name) for answer in answers)
@@ -186,7 +186,7 @@ class AgentConversation(Conversation):
 
 
 def _encode_event(event: Any) -> bytes:
-    """An event as the other side needs it. ``f``: ADK's own answer to whether it is a final response."""
+    """Return an event as the other side needs it. ``f``: whether ADK calls it a final response."""
     fields = {
         "a": event.author,
         "f": bool(event.is_final_response()),

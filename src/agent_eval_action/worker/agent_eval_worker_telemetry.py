@@ -1,7 +1,7 @@
-"""Spans that a function's frameworks make with the OpenTelemetry of their interpreter, turn by turn.
+"""Collect the spans that a function's frameworks make with their interpreter's OpenTelemetry, turn by turn.
 
-Our processor is added to every tracer provider that the agent makes, so that its own exporters keep what they get;
-where it makes none, there is one of ours. Without opentelemetry-sdk nothing is collected.
+Our processor is added to every tracer provider that the agent creates, so its own exporters keep working; if it creates
+none, we do. Without opentelemetry-sdk nothing is collected.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ CAPTURE = {
 
 
 class SpanCollector:
-    """A span processor of the SDK, which asks for these four methods. Spans end in whichever thread made them."""
+    """A span processor of the SDK, which requires these four methods. Spans may end in any thread."""
 
     def __init__(self) -> None:
         self._open: dict[int, list[Any]] = {}
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Nothing to do before a span has its attributes."""
+        """Do nothing: a span has no attributes yet."""
 
     def on_end(self, span: Any) -> None:
-        """Keep a span of a turn that is being made."""
+        """Keep the span if its turn is in progress."""
         kept = self._open.get(span.context.trace_id)
-        if kept is not None and len(kept) <= MAX_SPANS:  # one more says that there were more
+        if kept is not None and len(kept) <= MAX_SPANS:  # one extra shows that there were more
             kept.append(span)
 
     def shutdown(self) -> None:
-        """Nothing is sent anywhere."""
+        """Do nothing: no span is exported."""
 
     def force_flush(self, timeout_millis: int = 0) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing is held back."""
+        """Do nothing: no span is buffered."""
         return True
 
     _on_ending = on_start
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[list[Any]]:
-        """Everything inside belongs to a trace of its own; yields its spans as they end."""
+        """Put everything inside into a trace of its own; yields the list to which its spans are added as they end."""
         from opentelemetry import context, trace
 
         trace_id = secrets.randbits(127) + 1
@@ -62,12 +62,12 @@ class SpanCollector:
 
 
 def collect_spans() -> SpanCollector | None:
-    """Have spans collected that are made from now on; call it before the agent is imported."""
+    """Start to collect spans; call it before the agent is imported. None without opentelemetry-sdk."""
     for name, value in CAPTURE.items():
         os.environ.setdefault(name, value)
     try:
         from opentelemetry.sdk.trace import TracerProvider
-    except Exception:  # noqa: BLE001 - of any version, whatever it does when it is imported
+    except Exception:  # noqa: BLE001 - any version, which may raise anything on import
         return None
     collector, begin = SpanCollector(), TracerProvider.__init__
 
@@ -80,7 +80,7 @@ def collect_spans() -> SpanCollector | None:
 
 
 def provide_tracers() -> None:
-    """Make a tracer provider where the agent, now imported, has made none."""
+    """Create a tracer provider if the agent, now imported, has created none."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -89,7 +89,7 @@ def provide_tracers() -> None:
 
 
 def as_frame(spans: list[Any]) -> list[dict[str, Any]]:
-    """Spans as the frame of a turn has them."""
+    """Return spans in the form of a turn's frame."""
     return [
         {
             "name": span.name,
@@ -105,7 +105,7 @@ def as_frame(spans: list[Any]) -> list[dict[str, Any]]:
 
 
 def unseen(spans: list[Any]) -> str:
-    """Why calls of a turn may be missing in its frame."""
+    """Return why a turn's calls may be missing in its frame; "" if none are."""
     return (
         f"a turn has more than {MAX_SPANS:,} spans: its tool calls are not all seen" if len(spans) > MAX_SPANS else ""
     )

@@ -1,4 +1,4 @@
-"""A turn being made, and the conversation it is of: what all kinds of agents in a worker have in common."""
+"""A turn in progress and its conversation: what all kinds of agents in a worker have in common."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agent_eval_worker_protocol import encode, encode_model
 from agent_eval_worker_rate import Start
 
 Interval = tuple[float, float]
-MAX_INNER_BYTES = 16 << 20  # of a turn: what follows is not recorded
-MAX_SPANS = 500  # of a turn, in the order in which they ended
+MAX_INNER_BYTES = 16 << 20  # per turn; what follows is not recorded
+MAX_SPANS = 500  # per turn, in the order in which they ended
 SHORTEST_WAIT_S = 0.01
 
 
 class TurnSpan(NamedTuple):
-    """A model call, a tool call or a wait for a model's rate; times are monotonic seconds.
+    """A model call, a tool call or a wait for a model's rate limit; times are monotonic seconds.
 
-    ``tokens`` are those sent and received, None where the model did not report them.
+    ``tokens`` are those of input and output, None if the model did not report them.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class TurnSpan(NamedTuple):
 
 
 def union_seconds(intervals: list[Interval]) -> float:
-    """Seconds covered by (start, end) pairs, overlap counted once."""
+    """Return the seconds covered by (start, end) pairs, counting overlaps once."""
     total, counted_to = 0.0, float("-inf")
     for start, end in sorted(intervals):
         if end > counted_to:
@@ -43,7 +43,7 @@ def union_seconds(intervals: list[Interval]) -> float:
 
 
 class Turn:
-    """A turn being made: what its callbacks saw, and how much time is charged to it."""
+    """A turn in progress: what its callbacks saw, and how much time is charged to it."""
 
     def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
         self.task = task
@@ -64,7 +64,7 @@ class Turn:
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
-        """A wait for the model's rate: neither the model's time nor the turn's."""
+        """Note a wait for the model's rate limit, which is neither the model's time nor the turn's."""
         self.waiting += 1
         start = time.monotonic()
         try:
@@ -76,32 +76,32 @@ class Turn:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is done but waiting for the model's rate: such time is not charged."""
+        """Whether the turn only waits for the model's rate limit: such time is not charged."""
         return self.waiting > 0 and not self.open_tool and not any(self.open_model.values())
 
     def time_out(self, now: float) -> None:
-        """Cancel the turn. What it waits for is noted before: then it waits for nothing."""
+        """Cancel the turn. Notes first what it waits for, because the cancellation ends that."""
         self.timed_out_at, doing = now, self.doing()
         self.timed_out_doing = f"under way: {doing}" if doing else ""
         if self.task is not None:
             self.task.cancel()
 
     def durations(self) -> tuple[float, float]:
-        """Seconds (model, tool): a tool's time without the model calls made inside it."""
+        """Return the seconds (model, tool); a tool's time excludes the model calls made inside it."""
         model = [(span.start, span.end) for span in self.spans if span.kind == "model"]
         tool = [(span.start, span.end) for span in self.spans if span.kind == "tool"]
         seconds = union_seconds(model)
         return seconds, union_seconds(model + tool) - seconds
 
     def timeline(self) -> list[list[Any]]:
-        """The spans as the frame has them: kind, name, start and duration in seconds of the turn, tokens in and out."""
+        """Return the spans for the frame: kind, name, start in the turn and duration in seconds, tokens in and out."""
         return [
             [span.kind, span.name, span.start - self.started, span.end - span.start, *span.tokens]
             for span in self.spans[:MAX_SPANS]
         ]
 
     def doing(self) -> str:
-        """What is under way, for the message of a turn that took too long."""
+        """Return what is in progress, for the message of a turn that took too long."""
         now = time.monotonic()
         if self.idle:
             return "waiting to ask a model that answers 429"
@@ -115,8 +115,8 @@ class Turn:
         self.open_model.setdefault(agent, []).append(start)
 
     def model_answered(self, agent: str, response: Any) -> None:
-        """A model call ends; one of many chunks does not end it."""
-        # Read now, not before: later callbacks change the request on its way to the model.
+        """End a model call, unless the response is one of its chunks."""
+        # Read only now: later callbacks change the request on its way to the model.
         request = self.requests.pop(agent, None)
         if request is not None:
             self.details[agent] = details_of(request)
@@ -124,7 +124,7 @@ class Turn:
             self.model_ended(agent, _tokens(getattr(response, "usage_metadata", None)))
 
     def model_ended(self, agent: str, tokens: tuple[int | None, int | None] = (None, None)) -> Start | None:
-        """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
+        """Return the call's start. Concurrent calls of one agent may be paired crosswise: the union is the same."""
         start = starts.pop() if (starts := self.open_model.get(agent)) else None
         if start is not None:
             self.spans.append(TurnSpan("model", agent, start.time, time.monotonic(), tokens))
@@ -134,7 +134,7 @@ class Turn:
         self.open_tool[id(context)] = (time.monotonic(), name)
 
     def inner_event(self, event: Any, within: str | None) -> None:
-        """An event of an agent that was called as a tool, in the call ``within``."""
+        """Record an event of an agent that was called as a tool, in the call ``within``."""
         if event.content is not None and not event.partial and self.inner_bytes <= MAX_INNER_BYTES:
             fields = encode({"a": event.author, "w": within})[:-1]
             self.inner.append(fields + b', "c": ' + encode_model(event.content) + b"}")
@@ -146,7 +146,7 @@ class Turn:
 
 
 class Conversation(ABC):
-    """One session, whose turns are made one at a time. ``runner``: ADK's, where it has one."""
+    """One session, which makes one turn at a time. ``runner``: ADK's, if it has one."""
 
     runner: Any = None
 
@@ -157,14 +157,14 @@ class Conversation(ABC):
 
     @abstractmethod
     async def run_turn(self, turn: Turn, content: dict[str, Any]) -> bytes:
-        """The frame of a turn: its events and measurements. Whatever it raises is that turn's error."""
+        """Return the frame of a turn: its events and measurements. Whatever it raises is the turn's error."""
 
     @abstractmethod
     async def state(self) -> dict[str, Any]:
-        """The session's state."""
+        """Return the session's state."""
 
     async def make_turn(self, content: dict[str, Any]) -> bytes | None:
-        """The frame of a turn, or of its error. None: the turn was given up and answered."""
+        """Return the frame of a turn or of its error; None if the turn was given up and answered."""
         self.turn = turn = Turn(asyncio.current_task())
         try:
             frame = await self.run_turn(turn, content)
@@ -183,7 +183,7 @@ class Conversation(ABC):
 
 
 def details_of(request: Any) -> dict[str, Any]:
-    """Instructions and tool declarations of a model request, as JSON types."""
+    """Return the instructions and tool declarations of a model request, as JSON types."""
     config = getattr(request, "config", None)
     tools = [
         tool.model_dump(mode="json", exclude_none=True)
