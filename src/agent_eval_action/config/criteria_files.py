@@ -30,7 +30,7 @@ from agent_eval_action.errors import ConfigError, Problem, Unreadable
 from agent_eval_action.results.base import AdkModel, Frozen
 
 MAX_CODE: Final = 1 << 20
-"""Maximum bytes of a function's code."""
+"""Maximum bytes of a criteria file that names functions, and of a function's code."""
 
 
 def _refuse_rubric_group(_: Any) -> Any:

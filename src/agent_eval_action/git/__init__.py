@@ -1,5 +1,4 @@
-"""Every git call: plumbing only, with a repository's own hooks, monitors, filters and programs switched off.
+"""All git calls: plumbing commands only, with the repository's hooks, monitors, filters and programs disabled.
 
-The user's repository is only ever read; what has to be fetched or written is fetched into and pushed from
-a private one (``Scratch``).
+The user's repository is only read; fetches and pushes go through a private repository (``Scratch``).
 """

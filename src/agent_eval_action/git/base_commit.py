@@ -1,4 +1,4 @@
-"""The base commit of a checkout: what a change is compared with, and whose rules hold for it."""
+"""Resolve the base commit of a checkout: a change is compared with it, and its rules apply to the change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agent_eval_action.git.remote import ORIGIN, Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Commit, Repository, is_sha
 
 WALK: Final = 1_000
-"""How many ancestors are looked at: a record older than that says little about main."""
+"""How many ancestors to look at; older records say little about main."""
 
 
 Answer = TypeVar("Answer")
 
 
 class EventKind(enum.StrEnum):
-    """Why CI runs this job, in the words of no CI in particular."""
+    """Why CI runs this job, in CI-neutral terms."""
 
     LOCAL = "local"  # not in CI
     CHANGE = "change"  # a pull or merge request
@@ -38,15 +38,15 @@ _CHANGES: Final = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE, Even
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The CI event of this run, as far as git needs it. Commits are whole object names.
+    """The CI event of this run, as far as git needs it. Commits are full object names.
 
-    ``name``: what the CI calls the event. ``ref``: like ``refs/heads/main``; ``default_branch``: like ``main``;
-    ``base_ref``: the branch a change is for. ``base_sha`` of a pull request is the tip of its base branch when the
-    event fired, of a merge queue the commit that the group is based on. ``sha``: the commit the run is of, whatever
-    was checked out. ``base_is_first_parent``: the CI merges a change into its base, so that the first parent of the
-    merge commit is the base; False where it may merge the base into the change. ``keeps_branch``: records of main are
-    kept on a branch, unless a file of them is committed. ``clone_hint``: how a job gets more of the history; ``{}`` is
-    for the number of commits.
+    ``name``: the CI's name of the event. ``ref``: like ``refs/heads/main``. ``default_branch``: like ``main``.
+    ``base_ref``: the target branch of a change. ``base_sha``: for a pull request the tip of its base branch when the
+    event fired, for a merge queue the commit that the group is based on. ``sha``: the commit that the run is about,
+    whatever is checked out. ``base_is_first_parent``: the CI merges a change into its base, so the merge commit's first
+    parent is the base; False if it may merge the base into the change. ``keeps_branch``: records of main are kept on a
+    branch unless a file with them is committed. ``clone_hint``: how a job fetches more history; ``{}`` stands for the
+    number of commits.
     """
 
     kind: EventKind = EventKind.LOCAL
@@ -64,12 +64,12 @@ class Event:
 
     @property
     def is_change(self) -> bool:
-        """Whether the tested commit is not part of main yet."""
+        """Whether the tested commit is not yet part of main."""
         return self.kind in _CHANGES
 
     @property
     def on_main(self) -> bool:
-        """Whether this is a run of the default branch."""
+        """Whether the run is for the default branch."""
         return bool(self.default_branch) and self.ref == f"refs/heads/{self.default_branch}"
 
 
@@ -77,8 +77,8 @@ class Event:
 class Reference:
     """The commit that a run is compared with; ``how`` describes it for people.
 
-    ``tip`` (a commit or a branch ``refs/heads/…`` of the remote) asks for the merge base of it and the head.
-    ``exact``: the change is based on this very commit; otherwise it may be based on a later one.
+    With ``tip`` (a commit, or a branch ``refs/heads/…`` of the remote), the merge base of that and the head is needed.
+    ``exact``: the change is based on exactly this commit; otherwise it may be based on a later one.
     """
 
     sha: str | None
@@ -88,9 +88,9 @@ class Reference:
 
 
 def expected_reference(event: Event, head: Commit | None, main: str | None = None) -> Reference:
-    """The commit to compare with, according to the event and the commit under test. Pure.
+    """The commit to compare with, given the event and the tested commit. Pure.
 
-    ``main``: the tip of the main branch as the clone knows it.
+    ``main``: the tip of the main branch in this clone.
     """
     if event.kind is EventKind.QUEUE and event.base_sha:
         return Reference(event.base_sha, "the commit the merge queue's group is based on")
@@ -126,9 +126,9 @@ def _reference_of_change(event: Event, head: Commit, main: str | None) -> Refere
 def ask_remote(
     repository: Repository, remote: Remote, names: Sequence[str], question: Callable[..., Answer]
 ) -> Answer | None:
-    """Ask ``question(repository, *commits)`` of the remote's history before commits or refs of these names.
+    """Return ``question(repository, *commits)`` for the commits that these names (commits or refs) have on the remote.
 
-    The history is fetched without files into a repository of our own. None if that is not possible.
+    Their history is fetched without files into a private repository. None if that fails.
     """
     with contextlib.suppress(OSError), Scratch.open(remote, repository.environ) as scratch:
         commits: list[str] = []
@@ -142,10 +142,10 @@ def ask_remote(
 
 @dataclass(frozen=True, slots=True)
 class CheckoutBase:
-    """The commit under test and the one it is compared with.
+    """The tested commit and the commit it is compared with.
 
-    ``of_main``: a run of main itself. ``known_main``: git or the event names main; without that, a commit
-    before the head may be one of the change itself.
+    ``of_main``: this is a run of main itself. ``known_main``: git or the event names main; otherwise the commit before
+    the head may be part of the change.
     """
 
     reference: Reference
@@ -155,19 +155,19 @@ class CheckoutBase:
 
     @property
     def is_head(self) -> bool:
-        """Whether the commit to compare with is the commit under test."""
+        """Whether the commit to compare with is the tested commit."""
         return self.head is not None and self.reference.sha == self.head.sha
 
     @property
     def exact_sha(self) -> str | None:
-        """The commit that the change is certainly based on."""
+        """The commit that the change is certainly based on, or None."""
         return self.reference.sha if self.reference.exact and not self.is_head else None
 
     def control(self, recorded: str | None = None) -> str | None:
-        """The commit whose agent is the control of this one; None where it is not known.
+        """The commit whose agent serves as the control, or None if unknown.
 
-        ``recorded``: for main itself the commit of its newest record, if that is behind; otherwise the commit before
-        is taken. There is no guess: a commit of the change is as broken as the change.
+        ``recorded``: for main itself, the commit of its newest record if that is behind; without it, the parent commit
+        is used. Nothing is guessed, since a commit of the change would be as broken as the change.
         """
         if not self.is_head:
             return self.reference.sha
@@ -177,7 +177,7 @@ class CheckoutBase:
 
     @property
     def rules(self) -> str | None:
-        """The commit whose rules and cases hold; for main itself the last commit."""
+        """The commit whose rules and cases apply; for main itself the head."""
         if self.head is not None and (self.of_main or (self.is_head and self.known_main)):
             return self.head.sha
         return None if self.is_head else self.reference.sha
@@ -189,12 +189,12 @@ def resolve_base(
     remote_name: str = ORIGIN,
     open_remote: Callable[[], Remote | None] | None = None,
 ) -> CheckoutBase:
-    """The base of a checkout. A remote is opened where the clone lacks history, and asked for commits, not for files.
+    """Resolve the base of a checkout. If the clone lacks history, commits without files are fetched from a remote.
 
-    ``open_remote``: by default the remote of that name.
+    ``open_remote``: by default opens the remote ``remote_name``.
     """
     head = repository.head()
-    # the tip of the branch a change is for, otherwise of the main branch, as this clone knows it
+    # the tip of a change's target branch, else of the main branch, in this clone
     named = (event.base_ref if event.is_change else "") or event.default_branch
     names = [named] if named else ["HEAD", "main", "master"]
     places = [f"refs/remotes/{remote_name}/{name}" for name in names]
@@ -215,7 +215,7 @@ def _merge_base(
     if is_sha(tip) and (base := repository.merge_base(head.sha, tip)):
         return Reference(base, found.how)
     if (remote := open_remote()) is not None:
-        # a merge that CI made locally is known to the remote by its parents
+        # the remote does not have a merge commit that CI made locally, but has its parents
         for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
             if base := ask_remote(repository, remote, (tip, *commits), Repository.merge_base):
                 return Reference(base, found.how)
@@ -225,7 +225,7 @@ def _merge_base(
 
 
 def commit_behind(repository: Repository, sha: str | None, head: Commit | None) -> str | None:
-    """``sha`` if it is a commit at or before the head."""
+    """Return ``sha`` if it is the head or an ancestor of it, else None."""
     if sha is None or head is None or not is_sha(sha):
         return None
     return sha if repository.merge_base(sha, head.sha) == sha else None

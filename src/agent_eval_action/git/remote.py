@@ -1,6 +1,6 @@
-"""A repository's remote, read from its configuration as text, and a private repository to fetch from it and push to it.
+"""A repository's remote, read from its configuration as text, and a private repository to fetch and push with.
 
-What is fetched and what is to be pushed never touches the user's own repository.
+Fetches and pushes never touch the user's repository.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _JOB_TOKENS: Final = (
     ("GITHUB_SERVER_URL", "https://github.com", "GITHUB_TOKEN", "x-access-token"),
     ("CI_SERVER_URL", "", "CI_JOB_TOKEN", "gitlab-ci-token"),
 )
-"""Per CI: the variable with its server, the server without it, the variable with the job's token, and its user."""
+"""Per CI: the server's variable, the default server, the variable of the job's token, and the token's user."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """An address without credentials in it; ``header`` is sent to its host alone."""
+    """A remote's address without credentials; ``header`` is sent only to its host."""
 
     url: str
     header: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def config(self, name: str) -> tuple[tuple[str, str], ...]:
-        """What tells git of this remote, under ``name``."""
+        """Git's configuration for this remote as ``name``."""
         settings = [(f"remote.{name}.url", self.url)]
         if self.header:
-            # no helper must be asked (and no second header sent) where there is a token
+            # with a token, no credential helper must add another header
             settings += [("credential.helper", ""), (f"http.{_origin(self.url)}/.extraheader", self.header)]
         return tuple(settings)
 
 
 def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> Remote | None:
-    """The remote ``name`` of a repository; None when it has none that can be used.
+    """The remote ``name`` of a repository, or None if there is no usable one.
 
-    The credential is the checkout's own (actions/checkout leaves a header in the configuration), else the
-    address's, else the CI job's token, which goes to the CI's own server only.
+    Uses the checkout's credential (actions/checkout leaves a header in the configuration), else the one in the
+    address, else the CI job's token, which is only sent to the CI's own server.
     """
     if not _NAME.fullmatch(name):
         return None
@@ -69,12 +69,12 @@ def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> 
 
 
 def _absolute(repository: Repository, raw: str) -> str:
-    """An address git can be given from another folder; "" when it is none we use."""
+    """The address in a form that works from other folders; "" if it is of a kind that we do not use."""
     if not raw or raw.startswith("-") or any(ord(char) < ord(" ") for char in raw):
         return ""
     if "://" in raw:
         return raw if urlsplit(raw).scheme.lower() in _SCHEMES else ""
-    if "::" in raw.split("/", 1)[0]:  # ext::, fd::, and whatever remote helper is on the PATH
+    if "::" in raw.split("/", 1)[0]:  # ext::, fd:: and any other remote helper on the PATH
         return ""
     if _SCP.fullmatch(raw) and not (repository.folder / raw).exists():
         return raw
@@ -82,7 +82,7 @@ def _absolute(repository: Repository, raw: str) -> str:
 
 
 def _without_credentials(url: str) -> tuple[str, str]:
-    """The address and ``user:password``: an address stands in git's own argument lists."""
+    """Split an address into address and ``user:password``, because git's argument lists show addresses."""
     if not url.startswith(("https://", "http://")):
         return url, ""
     parts = urlsplit(url)
@@ -129,7 +129,7 @@ _REFUSED: Final = re.compile(r"\[remote rejected\]|\[rejected\]|denied|protected
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The outcome of a push: ``moved`` (another push was first), ``refused`` and ``unreachable`` with git's message."""
+    """The outcome of a push; all but ``done`` have git's message. ``moved``: another push was faster."""
 
     outcome: Literal["done", "moved", "refused", "unreachable"]
     error: str = ""
@@ -137,7 +137,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The commit that was fetched; None when there is none, with git's message after an error."""
+    """The fetched commit, or None if the ref does not exist or, with git's message, after an error."""
 
     sha: str | None
     error: str = ""
@@ -145,14 +145,14 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The repository and its one remote."""
+    """A private temporary repository with one remote."""
 
     repository: Repository
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, remote: Remote, environ: Mapping[str, str]) -> Iterator[Scratch]:
-        """A new one, removed at the end. Raises OSError when there is no room for it."""
+        """Create a repository, and remove it at the end. Raises OSError if it cannot be created."""
         with tempfile.TemporaryDirectory(prefix="agent-eval-git-", ignore_cleanup_errors=True) as folder:
             config = (*_WHO, *remote.config(_REMOTE))
             repository = Repository(Path(folder), environ, network=True, config=config, secrets=remote.secrets)
@@ -162,7 +162,7 @@ class Scratch:
             yield cls(repository)
 
     def fetch(self, ref: str, *, depth: int, commits_only: bool = False) -> Fetched:
-        """Fetch ``ref`` (a full ref name, or a commit) so deep."""
+        """Fetch ``depth`` commits of ``ref`` (a full ref name, or a commit)."""
         options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", f"--depth={depth}"]
         if commits_only:
             options.append("--filter=tree:0")
@@ -172,11 +172,11 @@ class Scratch:
         return Fetched(self.repository.resolve(_HERE))
 
     def write_blob(self, data: bytes) -> str:
-        """Store bytes; returns their object name."""
+        """Store bytes; returns the object name."""
         return _object_name(self.repository.run("hash-object", "-w", "--stdin", "--no-filters", stdin=data))
 
     def write_tree(self, lines: Iterable[tuple[str, str, str, str]]) -> str:
-        """Store a tree of (mode, type, object, name)."""
+        """Store a tree with entries of (mode, type, object, name)."""
         text = "".join(f"{mode} {kind} {oid}\t{name}\0" for mode, kind, oid, name in lines)
         return _object_name(self.repository.run("mktree", "-z", "--missing", stdin=text.encode()))
 
@@ -186,7 +186,7 @@ class Scratch:
         return _object_name(self.repository.run("commit-tree", *args, stdin=message.encode()))
 
     def push(self, sha: str, ref: str, expected: str | None) -> Pushed:
-        """Move ``ref`` of the remote to ``sha`` if it still is ``expected`` (None: if it does not exist)."""
+        """Move the remote's ``ref`` to ``sha`` if it still is ``expected`` (None: does not exist)."""
         lease = f"--force-with-lease={ref}:{expected or ''}"
         options = ("--porcelain", "--no-verify", "--no-signed", lease)
         result = self.repository.run("push", *options, _REMOTE, f"{sha}:{ref}")

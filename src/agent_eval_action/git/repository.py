@@ -1,6 +1,6 @@
-"""A repository on disk: one git process a question, its environment and limits, what it may read, and a commit's files.
+"""Read a repository with one git process per question, in a restricted environment, and export a commit's files.
 
-Whatever a repository's configuration asks for, no program that it names is started.
+No program that the repository's configuration names is ever started.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROGRAM: Final = "100755"
 _SUBMODULE: Final = "160000"
 _AT_ONCE: Final = 32 << 20  # bytes of files in memory
 
-# The workspace's .git/config is untrusted: it may name programs to run.
+# The workspace's .git/config is untrusted because it can name programs to run.
 _SAFE_CONFIG: Final = (
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -41,7 +41,7 @@ _SAFE_CONFIG: Final = (
     # in a container the repository belongs to another uid
     ("safe.directory", "*"),
 )
-_NO_PROTOCOL: Final = "none"  # a list of protocols with none in it: also no lazy fetch of a partial clone
+_NO_PROTOCOL: Final = "none"  # no protocol has this name; also prevents lazy fetches in partial clones
 _PROTOCOLS: Final = "file:git:http:https:ssh"
 _NETWORK_ENVIRON: Final = (
     "HOME",
@@ -63,14 +63,14 @@ _NETWORK_ENVIRON: Final = (
 
 
 _OBJECT_COMMANDS: Final = frozenset({"cat-file", "ls-tree"})
-"""What may be asked while agents run: objects by their own names, which were found out before."""
+"""Commands allowed while agents run: they read objects by names that were resolved before."""
 
 _agents = 0
 
 
 @contextlib.contextmanager
 def agents_running() -> Iterator[None]:
-    """While agents run, questions about the checkout raise AssertionError: an agent could have changed it."""
+    """Make git queries on the checkout raise AssertionError while agents run, since these could have modified it."""
     global _agents  # noqa: PLW0603 - the agents of one process
     _agents += 1
     try:
@@ -85,13 +85,13 @@ _COMMITTED_AT: Final = re.compile(r" (-?\d{1,12}) [+-]\d{4}$")
 
 
 def is_sha(text: str | None) -> bool:
-    """Whether ``text`` is a whole object name."""
+    """Whether ``text`` is a full object name."""
     return bool(text and _SHA.fullmatch(text))
 
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """What a git process left: its exit code, stdout as bytes, stderr as text."""
+    """The exit code, stdout and stderr of a git process."""
 
     code: int
     out: bytes = b""
@@ -99,17 +99,17 @@ class GitResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Whether the exit code is 0."""
         return self.code == 0
 
     @property
     def text(self) -> str:
-        """Stdout as one stripped text."""
+        """Stdout as stripped text."""
         return self.out.decode("utf-8", "replace").strip()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that stdout lists with a NUL after each."""
+        """The NUL-terminated names in stdout."""
         return tuple(os.fsdecode(name) for name in self.out.split(b"\0") if name)
 
     @property
@@ -122,7 +122,7 @@ class GitResult:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit as it is written down. ``at``: when it was committed, seconds since 1970."""
+    """A commit object. ``at``: the commit time in seconds since 1970."""
 
     sha: str
     parents: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """An entry of a tree. ``size`` in bytes, None for what is no blob."""
+    """An entry of a tree. ``size``: bytes of a blob, None for other objects."""
 
     mode: str
     oid: str
@@ -154,10 +154,10 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The repository around ``folder``. Except for ``run`` nothing here writes, fetches or raises.
+    """The repository that contains ``folder``. Methods other than ``run`` only read, and raise only if they say so.
 
-    ``network``: may speak with a remote; ``config``: more settings, given by the environment so that no
-    token stands in an argument list, where every user of the machine can read it. ``secrets`` are replaced in errors.
+    ``network``: may contact a remote. ``config``: further settings, passed in the environment so that no token appears
+    in an argument list, which all users of the machine can read. ``secrets`` are replaced in errors.
     """
 
     folder: Path
@@ -167,8 +167,8 @@ class Repository:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def run(self, *args: str, stdin: bytes = b"", timeout: float | None = None) -> GitResult:
-        """Run ``git ARGS``; what cannot be started or takes too long is a code of its own, never raised."""
-        # a repository with a network is one of ours, and empty of anything an agent could have written
+        """Run ``git ARGS``. Failure to start (126, 127) and timeout (124) are exit codes, not exceptions."""
+        # a repository with network access is a private one, which agents cannot have modified
         if _agents and not self.network and args[0] not in _OBJECT_COMMANDS:
             raise AssertionError(f"git {args[0]} is asked of the checkout while agents run")
         program = shutil.which("git", path=self.environ.get("PATH", os.defpath))
@@ -189,7 +189,7 @@ class Repository:
             try:
                 out, err = process.communicate(stdin, timeout or (_NETWORK_S if self.network else _LOCAL_S))
             except BaseException as error:
-                # what git started for a remote holds our pipes, and would wait for the remote for ever
+                # git's remote helpers hold our pipes and could wait for the remote for ever
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 if not isinstance(error, subprocess.TimeoutExpired):
@@ -222,48 +222,48 @@ class Repository:
         return own
 
     def resolve(self, name: str) -> str | None:
-        """The commit a name stands for."""
+        """The commit that a name refers to, or None."""
         out = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         sha = out.text.splitlines()[-1] if out.ok and out.out else ""
         return sha if is_sha(sha) else None
 
     def commit(self, sha: str) -> Commit | None:
-        """A commit read from its object: at depth 1 this names the parents, which rev-list does not."""
+        """Read a commit from its object, which names the parents even at depth 1, unlike rev-list."""
         result = self.run("cat-file", "commit", sha)
         return Commit.parse(sha, result.out) if result.ok else None
 
     def head(self) -> Commit | None:
-        """The commit that is checked out."""
+        """The checked-out commit."""
         sha = self.resolve("HEAD")
         return self.commit(sha) if sha else None
 
     def first_parents(self, sha: str, bound: int) -> tuple[Commit, ...]:
-        """``sha`` and its ancestors along first parents, nearest first. The last one of a shallow clone has none."""
+        """``sha`` and its first-parent ancestors, nearest first. In a shallow clone the last one has no parents."""
         options = ("--first-parent", f"--max-count={bound}", "--timestamp", "--parents")
         result = self.run("rev-list", *options, "--end-of-options", sha)
         lines = [line.split() for line in result.text.splitlines()] if result.ok else []
         return tuple(Commit(own, tuple(parents), int(at)) for at, own, *parents in lines)
 
     def is_shallow(self) -> bool:
-        """Whether the history ends where a clone cut it."""
+        """Whether this is a shallow clone."""
         return self.run("rev-parse", "--is-shallow-repository").text == "true"
 
     def merge_base(self, first: str, *others: str) -> str | None:
-        """The best common ancestor of ``first`` and a merge of the ``others``, None when none is here."""
+        """The best common ancestor of ``first`` and a merge of the ``others``; None if this clone has none."""
         out = self.run("merge-base", first, *others).text
         return out if is_sha(out) else None
 
     def root(self) -> Path | None:
-        """The folder the repository is checked out in, without links, as git names its files from."""
+        """The top folder of the checkout with links resolved; git's file names are relative to it."""
         result = self.run("rev-parse", "--show-toplevel")
         return Path(os.fsdecode(result.out).rstrip("\n")) if result.ok and result.out else None
 
     def prefix(self) -> str:
-        """Where the folder lies in the repository: "" at the top, else like ``examples/dice``."""
+        """The folder's path in the repository: "" at the top, else like ``examples/dice``."""
         return self.run("rev-parse", "--show-prefix").text.rstrip("/")
 
     def changed(self, first: str, second: str) -> tuple[str, ...] | None:
-        """Names of the files that differ between two commits, removed ones too; None when that is not known here."""
+        """Files that differ between two commits, including removed ones; None if this clone cannot tell."""
         if not is_sha(first) or not is_sha(second):
             return None
         options = ("-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -271,18 +271,18 @@ class Repository:
         return result.names if result.ok else None
 
     def tracked(self, *names: str) -> frozenset[str] | None:
-        """Files of these names that are in the index, relative to ``folder``; None where git cannot say."""
+        """Files with these names in the index, relative to ``folder``; None if git fails."""
         patterns = [f":(glob)**/{name}" for name in names]
         result = self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
         return frozenset(result.names) if result.ok else None
 
     def indexed(self) -> frozenset[str] | None:
-        """Files below ``folder``, relative to it, that are in the index; None where git cannot say."""
+        """Files of the index below ``folder``, relative to it; None if git fails."""
         result = self.run("ls-files", "-z", "--cached", "--", ".")
         return frozenset(result.names) if result.ok else None
 
     def listed(self) -> frozenset[str] | None:
-        """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None without a git."""
+        """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None if git fails."""
         results = (
             self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", "."),
             self.run("ls-files", "-z", "--others", "--exclude-standard", "--", "."),
@@ -291,9 +291,9 @@ class Repository:
         return frozenset(name for result in results for name in result.names) if all(r.ok for r in results) else None
 
     def last_change(self, path: str, lines: tuple[int, int | None] | None = None) -> tuple[str, str, str] | None:
-        """Commit, date and subject of the last commit that changed a file, or ``lines`` of it, both ends included.
+        """Commit, date and subject of the last commit that changed a file or ``lines`` of it; None if unknown.
 
-        None where git knows none. Lines count as the newest commit has them.
+        ``lines`` are the first and the last line (included), numbered as in the newest commit.
         """
         shown = ("-1", "--no-patch", "--format=%H%x00%cI%x00%s", "--no-ext-diff", "--no-textconv")
         found = GitResult(1)
@@ -302,28 +302,28 @@ class Repository:
         if not found.ok or not found.out:
             found = self.run("log", *shown, "--", path)
         parts = found.text.split("\0") if found.ok else []
-        return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None  # noqa: PLR2004 - as many as the format has
+        return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None  # noqa: PLR2004 - the number of fields in the format
 
     def has_files_in(self, folder: Path) -> bool:
-        """Whether files in this folder are in the index, or whether git cannot say so."""
+        """Whether the index has files in this folder; also true if git fails."""
         result = self.run("ls-files", "-z", "--cached", "--", str(folder))
         return not result.ok or bool(result.out)
 
     def setting(self, *args: str) -> str:
-        """One value of the repository's configuration, its includes read; "" where there is none. Only ever a text."""
+        """A value of the repository's configuration, includes followed, as plain text; "" if there is none."""
         result = self.run("config", *args)
         return result.text if result.ok else ""
 
     def entries(self, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
-        """Entries of a tree, or the one at ``path``; () when there is none."""
+        """Entries of a tree, or the one at ``path``; () if there are none."""
         return _entries(self.run("ls-tree", "-z", "-l", "--full-tree", tree, *(("--", path) if path else ())))
 
     def all_files(self, commit: str) -> tuple[TreeEntry, ...]:
-        """Every file and link of a commit, by its path in the repository. Raises OSError."""
+        """All files and links of a commit, with their paths in the repository. Raises OSError."""
         return tuple(entry for entry in self._whole_tree(commit) if entry.size is not None)
 
     def submodules(self, commit: str) -> dict[str, str]:
-        """The commit of every submodule of a commit, by its path in the repository. Raises OSError."""
+        """The commits of a commit's submodules, by path in the repository. Raises OSError."""
         return {entry.name: entry.oid for entry in self._whole_tree(commit) if entry.mode == _SUBMODULE}
 
     def _whole_tree(self, commit: str) -> tuple[TreeEntry, ...]:
@@ -333,7 +333,7 @@ class Repository:
         return _entries(result)
 
     def blobs(self, oids: Iterable[str]) -> dict[str, bytes]:
-        """Contents of blobs by object name, in one process; what is missing is left out."""
+        """Contents of blobs by object name, read in one process; missing blobs are left out."""
         result = self.run(
             "cat-file", "--batch", "--buffer", stdin="".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode()
         )
@@ -366,14 +366,13 @@ def export_tree(
     cancelled: threading.Event | None = None,
     wanted: Callable[[str, int], bool] | None = None,
 ) -> None:
-    """Write every file of a commit into the folder ``target``, byte for byte as committed.
+    """Write all files of a commit into the folder ``target``, byte for byte as committed.
 
-    Neither index nor worktrees of the repository are touched, and no filter that its configuration names
-    is run (files of Git LFS stay pointers); submodules are left out. ``cancelled`` ends it early. With ``wanted``
-    (a path in the repository and its size) the files it does not want are left out, their folders made.
-    Raises OSError or ValueError saying what could not be written.
+    Neither index nor worktrees are touched, and no filters from the configuration run, so Git LFS files stay pointers;
+    submodules are left out. ``cancelled`` ends it early. ``wanted`` (called with path and size) can skip files, but
+    their folders are made. Raises OSError or ValueError saying what could not be written.
     """
-    # links last: no file is ever written through one
+    # links last, so that no file is written through one
     files = sorted(repository.all_files(commit), key=lambda file: file.mode == _LINK)
     if wanted is not None:
         for file in files:
