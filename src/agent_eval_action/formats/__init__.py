@@ -1,4 +1,4 @@
-"""Eval files to EvalSet, with line numbers. A format is one file and one entry of ``FORMATS``."""
+"""Read eval files into EvalSets with line numbers. Each format is a module and an entry of ``FORMATS``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ FORMATS: Final[Registry[Format]] = Registry(
     },
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
 )
-"""In this order, those of packages last; the first that recognises the shape reads the file."""
+"""Tried in this order, formats from packages last; the first that recognises the shape reads the file."""
 
-# Names and traces of a recording. Calls are compared without their ids, and who said what is in the structure.
+# Names and traces of a recording. Calls are compared without ids, and roles follow from the structure.
 _LEFT_OUT: Final = frozenset(
     {
         *("eval_id", "invocation_id", "creation_timestamp", "id", "role"),
@@ -75,11 +75,10 @@ __all__ = [
 def load_eval_file(
     path: Path, *, workspace: Path, session_file: Path | None = None, columns: ColumnMapping | None = None
 ) -> LoadedEvalFile:
-    """Read one eval file of any known format.
+    """Read an eval file of any known format. Raises EvalFileError with all problems of the file.
 
-    ``session_file`` gives app, user and state to a file of the older list schema and to a list of scenarios;
-    ``columns`` says what the columns of a table hold.
-    Raises EvalFileError with all problems of the file.
+    ``session_file``: app, user and state for a file of the older list schema or a list of scenarios.
+    ``columns``: what the columns of a table contain.
     """
     if is_table(path):
         source = Table(path, workspace).source(EvalFileError)
@@ -107,7 +106,7 @@ def load_eval_file(
 
 
 def _recognise(reading: Reading) -> Format:
-    """The format of the file; any of them after an error."""
+    """The format of the file; after an error, any format."""
     foreign = recognise_foreign(reading.value)
     known = next((form for form in map(FORMATS.__getitem__, FORMATS.builtin) if form.recognises(reading.value)), None)
     if known is not None and not foreign:
@@ -134,10 +133,10 @@ def _name(path: Path, workspace: Path) -> str:
 
 
 def case_digest(case: EvalCase) -> str:
-    """16 hex digits. Key order, spelling, ids, times and unknown keys do not count; null and empty are absent."""
+    """Digest of a case in 16 hex digits. Ignores key order and spelling, ids, times, unknown keys and empty values."""
     session = case.session_input
     fields = {name: getattr(case, name) for name in type(case).model_fields}
-    if session is not None:  # a renamed agent is asked the same
+    if session is not None:  # renaming the agent does not change the case
         fields["session_input"] = {name: item for name, item in _members(session).items() if name != "app_name"}
     return hashlib.sha256(_encoded(_canonical(fields)).encode()).hexdigest()[:16]
 
@@ -150,7 +149,7 @@ def _members(value: Frozen) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> Any:
-    """Without what is left out and what is empty, all the way down to free objects, which are kept whole."""
+    """Remove ignored and empty values at every depth, except inside free objects."""
     if isinstance(value, str) or value is None:
         return value
     if isinstance(value, _OBJECTS):
@@ -167,7 +166,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _with_plain_numbers(value: Any) -> Any:
-    """1.0 and 1 are one number to JSON's other readers and writers."""
+    """Turn whole floats into integers: other JSON tools do not distinguish 1.0 and 1."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

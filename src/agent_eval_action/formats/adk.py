@@ -1,4 +1,4 @@
-"""The current schema, lists of scenarios, and what a file must satisfy beyond its models: ids, personas, spellings."""
+"""ADK's current schema and lists of scenarios, with the checks that models do not make: ids, personas, spelling."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from agent_eval_action.results.evalset import (
     SessionInput,
 )
 
-_camel = cache(to_camel)  # asked several times per turn
+_camel = cache(to_camel)  # called several times per turn
 _LONGEST_LIST: Final = 10_000
 _CASES_AT_ONCE: Final = 1_000
 _FREE: Final = frozenset({"args", "response", "state", "final_session_state", "finalSessionState"})
-"""Objects of the agent's own, whatever they hold."""
-_MISSPELT: Final = 0.85  # nearer than this a key nobody reads is taken for a slip, and warned about
+"""Objects that belong to the agent and may contain anything."""
+_MISSPELT: Final = 0.85  # unknown keys at least this similar to a known one get a warning
 _ROOT_KEYS: Final = {"evalSetId": "eval_set_id", "evalCases": "eval_cases"}
 _EVENT_VALUES: Final = (
     ("content", "Content"),
@@ -41,15 +41,15 @@ _EVENT_VALUES: Final = (
 )
 _CASES: Final = re.compile(r'"eval_cases"\s*:\s*\[\s*')
 _LOOKED_INTO: Final = ("inline", "file", "grounding", "usage")
-"""Objects that ``check_genai`` looks into and our models do not: ``inline_data``, ``usageMetadata``."""
-_ESCAPED_ASCII: Final = re.compile(r"\\u00[2-7]")  # a key may be written so
+"""Prefixes of objects that ``check_genai`` checks and our models do not: ``inline_data``, ``usageMetadata``."""
+_ESCAPED_ASCII: Final = re.compile(r"\\u00[2-7]")  # keys may contain such escapes
 
 
 def read_plain(text: str) -> EvalSet | None:
-    """The set of a JSON text in this schema that leaves nothing to say; None of any other, which is to be looked into.
+    """Fast path: the set of a JSON text in this schema without problems or warnings; None for any other text.
 
-    Each case is validated by itself at the speed of pydantic's parser, and neither the value of the whole file nor the
-    places in it are ever made. It finds in such a text what ``read_eval_set`` finds.
+    Validates each case by itself with pydantic's parser and never builds the value of the whole file or its line
+    positions. The result is the same as that of ``read_eval_set``.
     """
     start = _CASES.search(text)
     spellings = (f'"{name}{rest}' for name in _LOOKED_INTO for rest in ("_data", "Data", "_metadata", "Metadata"))
@@ -82,7 +82,7 @@ def read_plain(text: str) -> EvalSet | None:
 
 
 def _is_plain(case: EvalCase) -> bool:
-    """Whether nothing is to be said of a case that is valid."""
+    """Whether a valid case causes no error or warning."""
     persona = case.conversation_scenario.user_persona if case.conversation_scenario else None
     return (
         case.eval_id.isprintable()
@@ -94,12 +94,11 @@ def _is_plain(case: EvalCase) -> bool:
 
 
 def _recognises(value: Any) -> bool:
-    """An object with cases under either spelling (ADK: snake_case only), or one that says it is a set."""
+    """An object with cases (in camelCase too, unlike ADK) or with the id of a set."""
     return isinstance(value, dict) and bool(value.keys() & {"eval_cases", "evalCases", "eval_set_id"})
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """The set with the lines of its cases."""
     value, source = reading.value, reading.source
     if reading.session is not None:
         hint = "write it as `session_input` of the cases"
@@ -109,7 +108,7 @@ def _read(reading: Reading) -> EvalSet | None:
 
 
 def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = None) -> EvalSet | None:
-    """A set in ADK's schema with the lines of its cases; ``text`` is its JSON where the value is the file's own."""
+    """Read a set in ADK's schema, with the lines of its cases; ``text``: its JSON if the value is unchanged."""
     value, source = reading.value, reading.source
     changed = False
     warn_misspelt(value, tuple(EvalSet.model_fields), (), reading)
@@ -138,7 +137,7 @@ ADK: Final = Format("adk", _recognises, _read)
 
 
 def _rename_root_keys(value: JsonObject, reading: Reading) -> bool:
-    """CamelCase at the root is refused by ADK, and plain enough to be read. Returns whether there was any."""
+    """Rename camelCase keys at the root, which ADK refuses, with a warning. Returns whether there were any."""
     found = [(camel, name) for camel, name in _ROOT_KEYS.items() if camel in value and name not in value]
     for camel, name in found:
         reading.warn((camel,), f"google-adk reads `{name}` only", hint=f"rename it to `{name}`")
@@ -147,7 +146,7 @@ def _rename_root_keys(value: JsonObject, reading: Reading) -> bool:
 
 
 def _validate(value: JsonObject, text: str | None, model: type[EvalSet], reading: Reading) -> EvalSet | None:
-    """The whole set; a large one in parts, so that neither its values nor the errors of all cases are there at once."""
+    """Validate the set; a large one in parts, so that values and errors of all cases are never in memory at once."""
     cases = value.get("eval_cases")
     if not isinstance(cases, list) or len(cases) <= _CASES_AT_ONCE:
         return validate(model, value, text, reading)
@@ -158,7 +157,7 @@ def _validate(value: JsonObject, text: str | None, model: type[EvalSet], reading
         reading.first_case = start
         part = validate(model, {**value, "eval_cases": some}, None, reading)
         cases[start : start + _CASES_AT_ONCE] = [None] * len(some)
-        if part is None:  # report the first part with problems only: those of the root are in every part
+        if part is None:  # report only the first part with problems: those of the root are in every part
             break
         whole = whole or part
         found += part.eval_cases
@@ -167,7 +166,7 @@ def _validate(value: JsonObject, text: str | None, model: type[EvalSet], reading
 
 
 def _report_long_lists(value: Any, at: JsonPath, reading: Reading) -> None:
-    """Report lists inside cases that nobody wrote: each of a million wrong items would be an error of its own."""
+    """Report overlong lists inside cases: each of a million wrong items would be an error."""
     if len(at) > 1 and isinstance(value, list) and len(value) > _LONGEST_LIST:
         message = f"is a list of {len(value):,} items; at most {_LONGEST_LIST:,} are read"
         reading.error(at, message, hint="make several cases of it")
@@ -178,7 +177,7 @@ def _report_long_lists(value: Any, at: JsonPath, reading: Reading) -> None:
 
 
 def check_ids(places: list[tuple[JsonPath, Any]], reading: Reading) -> None:
-    """Case ids: each once in a file; without characters that reports cannot show."""
+    """Report repeated case ids, and warn about ids that reports cannot show."""
     first: dict[str, JsonPath] = {}
     for at, case_id in places:
         if not isinstance(case_id, str):
@@ -195,14 +194,13 @@ def check_ids(places: list[tuple[JsonPath, Any]], reading: Reading) -> None:
 
 
 def warn_misspelt(value: JsonObject, known: tuple[str, ...], at: JsonPath, reading: Reading) -> None:
-    """Where unknown keys are allowed, one that nearly is a known key is probably a slip."""
+    """Warn about unknown keys that are probably misspellings of known ones."""
     for key in value:
         if key not in known and (meant := closest(key, known, _MISSPELT)) and meant not in value:
             reading.warn((*at, key), f"unknown key `{key}` is ignored", hint=f"did you mean `{meant}`?")
 
 
 def _check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None:
-    """A persona named by its id is one there is."""
     persona, key = _get(scenario, "user_persona")
     if isinstance(persona, str) and persona not in BUILT_IN_PERSONAS:
         hint = did_you_mean(persona, BUILT_IN_PERSONAS) or f"the built-in ones are {', '.join(BUILT_IN_PERSONAS)}"
@@ -210,7 +208,7 @@ def _check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None
 
 
 def _check_case(case: JsonObject, at: JsonPath, reading: Reading) -> bool:
-    """Report problems; spell google-genai's values one way. Returns whether ``case`` was changed."""
+    """Report problems, and convert google-genai's values to snake_case. Returns whether ``case`` was changed."""
     changed = _check_keys(case, EvalCase, at, reading)
     conversation, _ = _get(case, "conversation")
     scenario, scenario_key = _get(case, "conversation_scenario")
@@ -229,9 +227,9 @@ def _check_case(case: JsonObject, at: JsonPath, reading: Reading) -> bool:
 
 
 def _check_keys(value: JsonObject, model: type[EvalCase | SessionInput], at: JsonPath, reading: Reading) -> bool:
-    """Drop the snake_case one of two spellings: ADK would keep it as an unknown key, to be read when written back.
+    """Drop snake_case keys that also exist in camelCase, and warn about them and about misspelt keys.
 
-    Warns of that, and of unknown keys. Returns whether one was dropped.
+    ADK would keep them as unknown keys and read them once the file is written back. Returns whether any was dropped.
     """
     known = {_camel(name): name for name in model.model_fields}
     twice = [(camel, name) for camel, name in known.items() if camel != name and camel in value and name in value]
@@ -244,7 +242,7 @@ def _check_keys(value: JsonObject, model: type[EvalCase | SessionInput], at: Jso
 
 
 def _genai_values(turn: JsonObject) -> Iterator[tuple[str, Any, JsonPath]]:
-    """google-genai's values in a turn: type, value, path from the turn."""
+    """google-genai's values in a turn: type, value and path from the turn."""
     for name in ("user_content", "final_response"):
         content, key = _get(turn, name)
         yield "Content", content, (key,)
@@ -267,19 +265,19 @@ def _genai_values(turn: JsonObject) -> Iterator[tuple[str, Any, JsonPath]]:
 
 
 def _get(value: JsonObject, name: str) -> tuple[Any, str]:
-    """A value by either spelling and the spelling found; camelCase counts where there are both, as in ADK."""
+    """A value and the spelling of its key; if there are both spellings, camelCase wins, as in ADK."""
     camel = _camel(name)
     return (value[camel], camel) if camel in value else (value.get(name), name)
 
 
 class _Scenarios(AdkModel):
-    """Google-adk makes eval cases of such a list with ``adk eval_set add_eval_case``; so does reading it here."""
+    """A list from which ``adk eval_set add_eval_case`` makes eval cases, as reading it does here."""
 
     scenarios: tuple[ConversationScenario, ...]
 
 
 def _recognises_scenarios(value: Any) -> bool:
-    """An object whose list of scenarios is all there is to run."""
+    """An object with a list of scenarios and no cases."""
     return isinstance(value, dict) and "scenarios" in value and not value.keys() & {"eval_cases", "evalCases"}
 
 
@@ -310,10 +308,10 @@ ADK_SCENARIOS: Final = Format("adk_scenarios", _recognises_scenarios, _read_scen
 
 
 def _scenario_id(scenario: ConversationScenario) -> str:
-    """8 hex digits of what the scenario says, so that reading it again names the same case.
+    """A digest of the scenario in 8 hex digits, so that reading it again gives the same id.
 
-    google-adk's own id (2.13, ``adk eval_set add_eval_case``), but for scenarios with a built-in persona: it puts the
-    persona's words into the id, we its name.
+    It equals google-adk's id (2.13, ``adk eval_set add_eval_case``) except for scenarios with a built-in persona, where
+    google-adk hashes the persona's text and we its name.
     """
     text = json.dumps(scenario.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,7 +1,7 @@
 """The older list schemas: ``[{name, data, initial_session}]`` and ``[turn, ...]``, and initial-session files.
 
-google-adk 2.13 reads the first by ``adk eval`` alone and the second by AgentEvaluator alone, and gives
-sets and turns random ids and the present time; ours come from the file's name and stay the same.
+google-adk 2.13 reads the first only with ``adk eval`` and the second only with AgentEvaluator, and gives sets and turns
+random ids and the current time; here ids are derived from the file's name, so they are stable.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _KINDS: Final[dict[type, str]] = {str: "a string", dict: "an object", list: "a l
 
 
 def _recognises(value: Any) -> bool:
-    """A list of objects (an empty list is an empty set, as in ADK)."""
+    """A list of objects; an empty list is an empty set, as in ADK."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """A set whose id is the file's path in the workspace; a list of turns is its one case."""
+    """A set whose id is the file's path in the workspace; a list of turns becomes its only case."""
     items = reading.value
     if items and not _holds_cases(items):
         session = SessionInput(**reading.session) if reading.session else None
@@ -61,7 +61,7 @@ ADK_LEGACY: Final = Format("adk_legacy", _recognises, _read)
 
 
 def _holds_cases(items: list[JsonObject]) -> bool:
-    """Cases have ``data``; turns have ``query`` (and may have any other key, which ADK ignores)."""
+    """Cases have ``data``; turns have ``query`` and may have other keys, which ADK ignores."""
     if all(isinstance(item.get("data"), list) and "name" in item for item in items):
         return True
     return any("data" in item or "name" in item for item in items) and not all("query" in item for item in items)
@@ -125,7 +125,7 @@ def _call(item: Any, at: JsonPath, reading: Reading) -> FunctionCall:
 
 
 def _intermediate_answer(item: Any, at: JsonPath, reading: Reading) -> tuple[str, tuple[Part, ...]]:
-    if isinstance(item, str):  # in the wild; ADK: "string indices must be integers"
+    if isinstance(item, str):  # occurs in practice; ADK fails with "string indices must be integers"
         reading.warn(at, "a text without an author is read as said by no agent in particular", value=shorten(item))
         return "", (Part(text=item),)
     if not isinstance(item, dict):
@@ -136,7 +136,7 @@ def _intermediate_answer(item: Any, at: JsonPath, reading: Reading) -> tuple[str
 
 
 def _take(value: JsonObject, key: str, kind: type, at: JsonPath, reading: Reading, *, required: bool = True) -> Any:
-    """A value of the kind, or None where it is null or wrong; empty stands for empty, whatever its kind."""
+    """A value of type ``kind``, or None if it is null or wrong. For a list, "" and {} count as empty."""
     if key not in value:
         if required:
             reading.error(at, f"`{key}` is missing", hint=missing_key_hint(key, value))
@@ -151,7 +151,7 @@ def _take(value: JsonObject, key: str, kind: type, at: JsonPath, reading: Readin
 
 
 def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, list[Problem]]:
-    """App, user and state from ``{id?, app_name, user_id, state, events...}``, and warnings; None for ``{}``."""
+    """App, user and state from ``{id?, app_name, user_id, state, events...}`` (None for ``{}``), and warnings."""
     source = Source.read(path, workspace=workspace, error=EvalFileError)
     reading = Reading(source, warnings=list(source.warnings))
     session = _initial_session(source.value, (), reading, to_camel) if source.value != {} else None
@@ -165,9 +165,9 @@ def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, l
 def _initial_session(
     value: Any, at: JsonPath, reading: Reading, other_spelling: Callable[[str], str] = str
 ) -> JsonObject | None:
-    """The three keys that count; the rest of a recorded session (events, artifacts) is left alone, as in ADK.
+    """The three keys that are used; the rest of a recorded session (events, artifacts) is ignored, as in ADK.
 
-    A session that ADK exported has camelCase keys; within a case ADK reads snake_case alone.
+    Sessions exported by ADK have camelCase keys; inside a case ADK reads only snake_case.
     """
     if not isinstance(value, dict):
         reading.error(at, "must be an object: {app_name, user_id, state}", value=shorten(value))

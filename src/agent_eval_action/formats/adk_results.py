@@ -1,6 +1,6 @@
-"""google-adk's own results, ``*.evalset_result.json``: what ``adk eval`` leaves in ``.adk/eval_history``.
+"""google-adk's results, ``*.evalset_result.json``, which ``adk eval`` writes to ``.adk/eval_history``.
 
-google-adk 2.13 writes an object; 1.10 wrote the same object as one JSON string (``local_eval_set_results_manager.py``).
+google-adk 2.13 writes an object; 1.10 wrote it as a JSON string (``local_eval_set_results_manager.py``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SUFFIX: Final = ".evalset_result.json"
 
 NOT_EVALUATED: Final = 3
 STATUS: Final = {1: "PASSED", 2: "FAILED", NOT_EVALUATED: "NOT_EVALUATED", 4: "INFORMATIONAL"}
-"""INFORMATIONAL (2.13) is a score without a threshold."""
+"""INFORMATIONAL (2.13): a score without a threshold."""
 
 _HINT: Final = "adk eval writes it to .adk/eval_history of the agent's folder"
 
 
 class AdkMetric(LenientModel):
-    """One metric of a case or of a turn. ``criterion`` are its options (2.13), ``judge_model_options`` were (1.10)."""
+    """A metric of a case or a turn. Its options are in ``criterion`` (2.13) or ``judge_model_options`` (1.10)."""
 
     metric_name: str
     threshold: float | None = None
@@ -39,26 +39,26 @@ class AdkMetric(LenientModel):
 
     @property
     def scored(self) -> bool:
-        """Whether there is a score. A metric that was not evaluated has none, whatever number stands there."""
+        """Whether there is a score; the number of a metric that was not evaluated does not count."""
         evaluated = self.eval_status in STATUS and self.eval_status != NOT_EVALUATED
         return evaluated and self.score is not None and math.isfinite(self.score)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything of the metric that is configured."""
+        """The metric's configured options."""
         beside = {"judge_model_options": self.judge_model_options, "threshold": self.threshold}
         given = {**beside, **(self.criterion or {})}
         return {name: value for name, value in given.items() if value is not None}
 
 
 def _known(value: Mapping[str, Any], model: type[AdkModel]) -> dict[str, Any]:
-    """The fields a model has, by its own names; nulls are absent."""
+    """The values of a model's fields by field name, without nulls."""
     found = {name: value.get(name, value.get(field.alias or name)) for name, field in model.model_fields.items()}
     return {name: item for name, item in found.items() if item is not None}
 
 
 def _without_additions(value: Any) -> Any:
-    """The turn without what later versions may add and what we do not compare."""
+    """Remove fields that later versions may add and fields that are not compared."""
     if not isinstance(value, dict):
         return value
     kept = {name: item for name, item in _known(value, Invocation).items() if name not in {"app_details", "rubrics"}}
@@ -75,7 +75,7 @@ _Invocation = Annotated[Invocation, BeforeValidator(_without_additions)]
 
 
 class AdkTurn(LenientModel):
-    """One turn: what the agent did, what was expected, its metrics."""
+    """A turn: what the agent did, what was expected, and metrics."""
 
     actual_invocation: _Invocation
     expected_invocation: _Invocation | None = None
@@ -88,7 +88,7 @@ class _Session(LenientModel):
 
 
 class AdkCase(LenientModel):
-    """One case as it was run once."""
+    """One run of a case."""
 
     eval_id: str
     final_eval_status: int = NOT_EVALUATED
@@ -98,7 +98,7 @@ class AdkCase(LenientModel):
 
 
 class AdkResults(LenientModel):
-    """One file: one run of one eval set. ``creation_timestamp`` is in seconds since 1970."""
+    """A results file: one run of an eval set. ``creation_timestamp`` is in seconds since 1970."""
 
     eval_set_result_id: str = ""
     eval_set_id: str
@@ -107,7 +107,7 @@ class AdkResults(LenientModel):
 
     @property
     def app(self) -> str:
-        """The agent: as its session has it, else what stands before the set in the result's id."""
+        """The agent's name: from a session, else from the result's id before the set's id."""
         for case in self.eval_case_results:
             if case.session_details is not None and case.session_details.app_name:
                 return case.session_details.app_name
@@ -115,9 +115,9 @@ class AdkResults(LenientModel):
 
 
 def read_results(path: Path) -> AdkResults:
-    """Read one file. Raises ResultsError for whatever is not one."""
+    """Read a results file. Raises ResultsError if it is not one or has no cases."""
     source = Source.read(path, workspace=None, error=ResultsError)
-    if isinstance(source.value, str) and source.value.lstrip().startswith("{"):  # by google-adk 1.10
+    if isinstance(source.value, str) and source.value.lstrip().startswith("{"):  # written by google-adk 1.10
         source = Source.parse(source.value, path=path, error=ResultsError)
     if not isinstance(source.value, dict) or not {"eval_case_results", "evalCaseResults"} & source.value.keys():
         raise ResultsError(f"{path} holds no results of google-adk", hint=_HINT)

@@ -1,7 +1,7 @@
-"""Test files of ADK-Rust (crate ``adk-eval``): google-adk's schema with parts, answers and sessions of its own.
+"""Test files of ADK-Rust (crate ``adk-eval``): google-adk's schema with different parts, answers and sessions.
 
-A file that both read is read as google-adk's, with the same meaning. What google-adk refuses and ADK-Rust reads is
-recognised here.
+This format recognises only files that google-adk refuses. Files that both accept mean the same and are read as
+google-adk's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _TURN_KEYS: Final = ("invocation_id", "user_content", "final_response", "interme
 _DATA_KEYS: Final = ("tool_uses", "intermediate_responses")
 _USE_KEYS: Final = ("name", "args", "expected_response")
 _SESSION: Final = {"app_name": "eval_app", "user_id": "eval_user"}
-"""What ADK-Rust puts where a session does not say."""
+"""ADK-Rust's defaults for sessions."""
 
 
 def _recognises(value: Any) -> bool:
-    """A set with a shape that ADK-Rust writes and google-adk refuses, or with files of tests."""
+    """A set with a shape that ADK-Rust writes and google-adk refuses, or with ``test_files``."""
     if not isinstance(value, dict):
         return False
     cases = value.get("eval_cases")
@@ -55,7 +55,7 @@ def _is_function_part(part: JsonObject) -> bool:
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """The set in google-adk's form. Keys that ADK-Rust ignores are ignored; `test_files` are sets of their own."""
+    """Convert the set to google-adk's form without keys that ADK-Rust ignores; `test_files` are separate sets."""
     for index, case in objects_of(reading.value.setdefault("eval_cases", [])):
         _convert_case(case, ("eval_cases", index), reading)
     return read_eval_set(reading, EvalSet)
@@ -85,12 +85,12 @@ def _convert_turn(turn: JsonObject, at: JsonPath, reading: Reading) -> None:
     _keep(data, _DATA_KEYS, (*at, "intermediate_data"), reading)
     for index, use in objects_of(data.get("tool_uses")):
         _keep(use, _USE_KEYS, (*at, "intermediate_data", "tool_uses", index), reading)
-        use.pop("expected_response", None)  # parsed there and compared with nothing
+        use.pop("expected_response", None)  # ADK-Rust parses it and never compares it
     data.pop("intermediate_responses", None)  # as above
 
 
 def _text_content(content: JsonObject) -> JsonObject:
-    """The message as ADK-Rust sends and compares it: its texts without a separator. What is no part stays as it is."""
+    """Join a message's texts without separator, as ADK-Rust sends and compares them; keep it if parts are invalid."""
     parts = content["parts"]
     if any(
         not isinstance(part, dict) or not (isinstance(part.get("text"), str) or _is_function_part(part))
@@ -102,7 +102,7 @@ def _text_content(content: JsonObject) -> JsonObject:
 
 
 def _keep(value: JsonObject, known: tuple[str, ...], at: JsonPath, reading: Reading) -> None:
-    """Drop the keys that ADK-Rust ignores; warn of those that look like slips."""
+    """Drop keys that ADK-Rust ignores, and warn about likely misspellings."""
     warn_misspelt(value, known, at, reading)
     for key in [key for key in value if key not in known]:
         del value[key]

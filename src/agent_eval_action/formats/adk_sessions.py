@@ -1,10 +1,10 @@
-"""Sessions as google-adk writes them: exports of ``adk web`` and ``adk run``, and the fixtures of ``adk test``.
+"""Sessions written by google-adk: exports of ``adk web`` and ``adk run``, and fixtures of ``adk test``.
 
-As an eval file a session is one case: what the agent did then is what is expected now. In a folder ``tests`` it is a
-fixture of ``adk test``, and its models' answers are replayed. As a recording it is what the agent did.
+As an eval file, a session is one case that expects what the agent did in it. In a folder ``tests`` it is a fixture of
+``adk test``, whose model answers are replayed. As a recording, it is what the agent did.
 
-Tests of ``adk conformance`` are folders with spec.yaml, what was recorded of it, and the session of then: one case for
-each way in which it was recorded, whole answers or streamed ones (``-sse``).
+Tests of ``adk conformance`` are folders with spec.yaml, recordings and the recorded session. Each has one case per
+recorded mode: complete answers, or streamed ones (``-sse``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REQUESTS: Final = ("adk_request_confirmation", "adk_request_credential")
 
 
 class SessionEvent(PastEvent):
-    """One event; ``error_code`` says why a model gave no answer."""
+    """An event; ``error_code`` says why a model gave no answer."""
 
     partial: bool | None = None
     error_code: str | None = None
@@ -54,24 +54,24 @@ class SessionEvent(PastEvent):
 
     @property
     def node_path(self) -> str:
-        """Where in the agent the event was made; "" for a message from outside."""
+        """The node of the agent that made the event; "" for a message from outside."""
         path = (self.node_info or {}).get("path")
         return path if isinstance(path, str) else ""
 
 
 class AdkSession(LenientModel):
-    """A session, or a fixture with nothing but its events."""
+    """A session, or a fixture that has only events."""
 
     id: str = ""
     state: JsonObject | None = None
     events: tuple[SessionEvent, ...] = ()
 
     def turns(self) -> tuple[Invocation, ...]:
-        """What the agent did with each message of the user."""
+        """The turns: each user message with what the agent did."""
         return turns_of_events(event for event in self.events if not event.partial)
 
     def replay(self, events: Sequence[JsonObject], **recorded: Any) -> Replay:
-        """What is replayed of the session; ``events`` are its events as they are written."""
+        """The data to replay the session; ``events`` are its events as written in the file."""
         expected: list[list[JsonObject]] = []
         for event, written in zip(self.events, events, strict=True):
             if _is_message(event):
@@ -82,7 +82,7 @@ class AdkSession(LenientModel):
 
 
 def is_session(value: Any) -> bool:
-    """An object with events that have an author, and without cases."""
+    """Whether a value is an object without cases whose events all have an author."""
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list) or not events or "eval_cases" in value or "evalCases" in value:
         return False
@@ -92,7 +92,7 @@ def is_session(value: Any) -> bool:
 def turns_of_events(
     events: Iterable[PastEvent], prompt: Content | None = None, app_details: AppDetails | None = None
 ) -> tuple[Invocation, ...]:
-    """The turns of a conversation that is over: a message of the user, or ``prompt``, begins each."""
+    """The turns of a finished conversation; each begins with a user message, the first with ``prompt`` if given."""
     turns: list[tuple[Content, list[PastEvent]]] = [(prompt, [])] if prompt is not None else []
     for event in events:
         if event.content is not None and _is_message(event):
@@ -112,7 +112,7 @@ def turns_of_events(
 
 
 def _is_message(event: PastEvent) -> bool:
-    """Whether the user says it: agents make events in the user's name too, and those have a place in the agent."""
+    """Whether the event is a user message. Agents also make events as the user, but those have a node path."""
     return event.author == "user" and event.content is not None and not getattr(event, "node_path", "")
 
 
@@ -126,19 +126,19 @@ def _invocation_event(event: PastEvent) -> InvocationEvent:
 
 
 def _final_response(events: Sequence[PastEvent]) -> Content | None:
-    """The last event that has text, as agents-cli takes it."""
+    """The last content with text, as in agents-cli."""
     with_text = (event.content for event in reversed(events) if event.content and event.content.text)
     return next(with_text, None)
 
 
 class _Fixture(AdkSession):
-    """A session that is to be an eval file: each event is validated."""
+    """A session that is read as an eval file; it must have events."""
 
     events: tuple[SessionEvent, ...] = Field(min_length=1)
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """A set of one case, which has the file's name."""
+    """A set with one case, named after the file."""
     for index, event in enumerate(reading.value["events"]):
         check_genai(event.get("content"), "Content", ("events", index, "content"), reading)
     session = validate(_Fixture, reading.value, None, reading)
@@ -158,15 +158,15 @@ def _read(reading: Reading) -> EvalSet | None:
 
 
 def _expected_turn(turn: Invocation) -> Invocation:
-    """The turn without what was measured of it then."""
+    """The turn without its measurements."""
     return Invocation(
         user_content=turn.user_content, final_response=turn.final_response, intermediate_data=turn.intermediate_data
     )
 
 
 def _fixture(session: AdkSession, value: JsonObject) -> Replay:
-    """As `adk test` replays it: the answers are those events of a model that nobody else made in its name."""
-    answers: list[tuple[str, int, JsonObject]] = []  # parallel agents answer in the order of their numbers
+    """The replay data of a fixture. Like `adk test`, replays only model events that a model actually produced."""
+    answers: list[tuple[str, int, JsonObject]] = []  # answers of parallel agents are sorted by agent number
     made_for_model = False
     for event in session.events:
         content, parts = event.content, event.parts
@@ -191,7 +191,7 @@ def _fixture(session: AdkSession, value: JsonObject) -> Replay:
 
 
 def _asks_user(part: Part, event: SessionEvent) -> bool:
-    """Whether the call is google-adk's own, by which an agent waits for the user."""
+    """Whether the call is one that google-adk itself makes when an agent waits for the user."""
     name = part.function_call.name if part.function_call else None
     return name in _REQUESTS or (name == "adk_request_input" and "/" in event.node_path)
 
@@ -200,7 +200,7 @@ ADK_SESSION: Final = Format("adk_session", is_session, _read)
 
 
 class UserMessage(AdkModel):
-    """A message: its text or its content, and what it changes in the session's state."""
+    """A user message: text or content, and changes of the session state."""
 
     model_config = ConfigDict(extra="ignore", alias_generator=None)
 
@@ -242,7 +242,7 @@ def _read_conformance(reading: Reading) -> EvalSet | None:
 
 
 def _conformance_case(spec: ConformanceSpec, suffix: str, reading: Reading) -> ReplayCase | None:
-    """The case of a streaming mode; None where it was not recorded in that mode, or after an error."""
+    """The case of a streaming mode; None if that mode was not recorded, or after an error."""
     path = reading.source.path
     recordings = path.with_name(f"generated-recordings{suffix}.yaml")
     if not recordings.exists():
@@ -282,7 +282,7 @@ def _conformance_case(spec: ConformanceSpec, suffix: str, reading: Reading) -> R
 
 
 def _with_message(message: UserMessage, recorded: Invocation) -> Invocation:
-    """What was recorded, with the message as the test has it now."""
+    """The recorded turn, with the message from the test's current spec."""
     content = message.content or Content(role="user", parts=(Part(text=message.text),))
     return _expected_turn(recorded).model_copy(update={"user_content": content})
 

@@ -1,7 +1,7 @@
 """Evaluation datasets of Google's agents-cli and of Vertex AI: ``{"eval_cases": [{"prompt" or "agent_data", ...}]}``.
 
-A case asks one message (``prompt``), or goes on after a conversation (``agent_data`` that ends with the user), or is
-over (``agent_data`` that ends with the agent): then its turns are scored as they were recorded.
+A case sends one message (``prompt``), or continues a conversation (``agent_data`` that ends with the user), or is
+complete (``agent_data`` that ends with the agent), in which case the recorded turns are scored.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class _AgentData(LenientModel):
 
 
 class _Case(AdkModel):
-    """A case. Fields beyond these are for metrics, and are kept as they are."""
+    """A case. Other fields are for metrics and are kept unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
     eval_case_id: str | None = None
     prompt: Content | None = None
     agent_data: _AgentData | None = None
-    responses: Any = None  # of an earlier run: the agent is asked again
+    responses: Any = None  # from an earlier run; the agent runs again
     reference: _Answer | None = None
 
 
@@ -69,7 +69,7 @@ class _Dataset(LenientModel):
 
 
 def _recognises(value: Any) -> bool:
-    """An object whose cases name a prompt, agent data or themselves as these datasets do, and none as ADK does."""
+    """An object whose cases have keys of these datasets, and none of ADK's."""
     cases = value.get("eval_cases", value.get("evalCases")) if isinstance(value, dict) else None
     keys = {key for _, case in objects_of(cases) for key in case}
     ours = keys & {"eval_case_id", "evalCaseId", "prompt", "agent_data", "agentData"}
@@ -105,7 +105,7 @@ AGENTS_CLI: Final = Format("agents_cli", _recognises, _read)
 
 
 def _check_contents(case: JsonObject, at: JsonPath, reading: Reading) -> None:
-    """Report what google-genai refuses, and put a reference that is a bare content into its ``response``."""
+    """Report contents that google-genai refuses, and wrap a reference that is a bare content in ``response``."""
     reference = case.get("reference")
     if isinstance(reference, dict) and "response" not in reference and reference.keys() & {"role", "parts"}:
         reference = case["reference"] = {"response": reference}
@@ -120,7 +120,7 @@ def _check_contents(case: JsonObject, at: JsonPath, reading: Reading) -> None:
 
 
 def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
-    """The case in one of its three shapes; None after an error."""
+    """Convert a case of any of the three kinds; None after an error."""
     events = [event for turn in (read.agent_data.turns if read.agent_data else ()) for event in turn.events]
     waits = bool(events) and events[-1].author == "user"
     recorded = () if waits else _recorded(read, events)
@@ -144,7 +144,7 @@ def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
 
 
 def _problem(read: _Case, events: list[PastEvent], *, waits: bool) -> tuple[str, str | None] | None:
-    """What is wrong with a case, and what to do."""
+    """What is wrong with a case, and a hint; None if nothing."""
     if waits and read.prompt is not None:
         hint = "keep the one that the agent is to answer"
         return "the case has both `prompt` and a conversation that waits for an answer", hint
@@ -161,7 +161,7 @@ def _expected(message: Content, reference: Content | None = None) -> Invocation:
 
 
 def _recorded(read: _Case, events: list[PastEvent]) -> tuple[Invocation, ...]:
-    """The turns of a complete trace: a message of the user, or the case's prompt, begins each. () without events."""
+    """The turns of a complete trace, each beginning with a user message or the case's prompt; () without events."""
     agents = read.agent_data.agents if read.agent_data else {}
     details = {
         name: AgentDetails(name=name, instructions=agent.instruction or "", tool_declarations=agent.tools or ())

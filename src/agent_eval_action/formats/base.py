@@ -1,4 +1,4 @@
-"""What a format is, one eval file while it is read, and the JSON that is no eval file."""
+"""Base types of formats, and the state of reading an eval file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agent_eval_action.diagnostics.reader import JsonPath, Source, plural
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import ColumnMapping, EvalSet, JsonObject
 
-MAX_PROBLEMS: Final = 50  # of one file; ten thousand copies of one mistake help nobody
+MAX_PROBLEMS: Final = 50  # per file; thousands of copies of one mistake help nobody
 
 
 @dataclass
 class Reading:
-    """One eval file while it is read, with the problems found so far.
+    """An eval file that is being read, with the problems found so far.
 
-    ``name`` is the file's path in the workspace without its suffix, the id of a set that has none. ``session`` is
-    the content of an initial-session file, ``columns`` what the columns of a table hold. ``workspace``: where files
-    that belong to this one must lie; None: anywhere. ``first_case`` is the index of the first case being validated.
+    ``name``: the file's path in the workspace without suffix; used as the id of sets without one. ``session``: the
+    content of an initial-session file. ``columns``: what the columns of a table contain. ``workspace``: the folder that
+    must contain related files; None: anywhere. ``first_case``: the index of the first case being validated.
     """
 
     source: Source
@@ -37,27 +37,27 @@ class Reading:
 
     @property
     def value(self) -> Any:
-        """The file's value. A format may rename its keys; problems still name them as the file does."""
+        """The file's value. Formats may rename its keys; problems still show them as written."""
         return self.source.value
 
     def error(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
-        """Record an error. Raises EvalFileError when there are more than are shown."""
+        """Record an error at a path. Raises EvalFileError once there are more than MAX_PROBLEMS."""
         self.add_error(self.source.problem(self._as_written(json_path), message, value=value, hint=hint))
 
     def add_error(self, problem: Problem) -> None:
-        """Record an error that knows its place. Raises EvalFileError when there are more than are shown."""
+        """Record an error that has a location. Raises EvalFileError once there are more than MAX_PROBLEMS."""
         if len(self.errors) >= MAX_PROBLEMS:
             self.raise_errors(more=True)
         self.errors.append(problem)
 
     def warn(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
-        """Record something that can be read and looks wrong."""
+        """Record a warning about something readable that looks wrong."""
         if len(self.warnings) < MAX_PROBLEMS:
             at = self._as_written(json_path)
             self.warnings.append(self.source.problem(at, message, value=value, hint=hint, severity="warning"))
 
     def raise_errors(self, *, more: bool = False) -> None:
-        """Raise EvalFileError with every error, in file order. ``more``: the rest of the file was not checked."""
+        """Raise EvalFileError with all errors, if any, in file order. ``more``: the rest was not checked."""
         if not self.errors:
             return
         self.errors.sort(key=in_file_order)
@@ -67,7 +67,7 @@ class Reading:
         raise EvalFileError(f"{where} is refused: {count}", hint, tuple(self.errors))
 
     def _as_written(self, json_path: JsonPath) -> JsonPath:
-        """The path with each key as the file spells it, where a format has renamed camelCase keys."""
+        """The path with keys as spelled in the file, even if the format renamed camelCase keys."""
         if self.first_case and len(json_path) > 1 and json_path[0] == "eval_cases" and isinstance(json_path[1], int):
             json_path = ("eval_cases", json_path[1] + self.first_case, *json_path[2:])
         written: JsonPath = ()
@@ -81,23 +81,23 @@ class Reading:
 
 
 def list_of(value: Any) -> list[Any]:
-    """The value where it is a list, else an empty one: what is wrong with it is reported elsewhere."""
+    """The value if it is a list, else an empty list; the wrong type is reported elsewhere."""
     return value if isinstance(value, list) else []
 
 
 def objects_of(value: Any) -> Iterator[tuple[int, JsonObject]]:
-    """The objects in a value that may be a list, with their indices."""
+    """The objects in a list, with their indices; nothing if the value is not a list."""
     return ((index, item) for index, item in enumerate(list_of(value)) if isinstance(item, dict))
 
 
 def in_file_order(problem: Problem) -> tuple[int, str]:
-    """Sort key of problems."""
+    """Sort key that puts problems into file order."""
     return problem.line or 0, problem.json_path or ""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A schema of eval files. ``recognises`` looks at the shape alone; ``read`` returns None after errors."""
+    """A schema of eval files. ``recognises`` checks only the shape; ``read`` returns None after errors."""
 
     name: str
     recognises: Callable[[Any], bool]
@@ -106,7 +106,7 @@ class Format:
 
 @dataclass(frozen=True)
 class LoadedEvalFile:
-    """An eval file that could be read. Its set may have no cases."""
+    """An eval file that was read without errors. Its set may have no cases."""
 
     eval_set: EvalSet
     format: str
@@ -114,6 +114,6 @@ class LoadedEvalFile:
 
 
 def recognise_foreign(value: Any) -> tuple[str, str] | None:
-    """What is said of a file that is not read, and what to do; None where a format may read it."""
+    """Message and hint for a file of an unsupported kind; None if a format may read it."""
     found = recognise_eval_file(value)
     return (found.refusal, found.hint) if found else None

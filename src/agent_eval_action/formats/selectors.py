@@ -1,4 +1,4 @@
-"""``file.json:case_a,case_b``: which cases of which file are meant."""
+"""Parse selectors like ``file.json:case_a,case_b`` and select the cases."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _QUOTED = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*(?:,|\
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A file or folder, and the ids of the cases meant; none means all."""
+    """A file or folder, and the ids of selected cases; () means all."""
 
     path: Path
     case_ids: tuple[str, ...] = ()
 
 
 def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
-    """Split at the colon that leaves the longest path that exists, so names with colons need no quotes.
+    """Split at the colon after the longest existing path, so that names with colons need no quotes.
 
-    Ids are separated by commas; one that holds a comma is quoted, with ``"`` or ``'`` (a backslash before a quote
-    in it). Raises UsageError.
+    Ids are separated by commas; an id with a comma needs ``"`` or ``'`` around it, and a backslash before a quote in
+    it. Raises UsageError.
     """
     if not text.strip():
         raise UsageError("an eval file has an empty name", "name a file, a folder, or file.json:case_a,case_b")
-    in_bucket = text.startswith("gs://")  # the colon of the address is none of ours
+    in_bucket = text.startswith("gs://")  # this colon is not a separator
     colons = [index for index, char in enumerate(text) if char == ":" and index > (2 if in_bucket else 0)]
     if ":" not in text or (in_bucket and not colons) or _is_there(text, exists):
         return Selector(Path(text))
@@ -50,7 +50,7 @@ def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
 def _is_there(text: str, exists: Callable[[Path], bool]) -> bool:
     try:
         return exists(Path(text))
-    except OSError:  # longer than a path may be: case ids with colons
+    except OSError:  # too long for a path: case ids with colons
         return False
 
 
@@ -69,15 +69,15 @@ def _ids(rest: str, whole: str) -> Iterator[str]:
 
 
 def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
-    """The named cases in file order. Exact ids come first: an id that itself holds a comma, or spaces, is found too.
+    """The selected cases in file order. Ids with commas or spaces are found too, since exact ids win.
 
-    Raises EvalFileError for ids the set does not have and for repeated ones.
+    Raises EvalFileError for unknown and repeated ids.
     """
     if not case_ids:
         return eval_set
     known = {case.eval_id for case in eval_set.eval_cases}
     left, chosen = tuple(case_ids), []
-    longest = 1 + max((name.count(",") for name in known), default=0)  # parts of an id that was split at its commas
+    longest = 1 + max((name.count(",") for name in known), default=0)  # most parts of an id that was split at commas
     while left:
         joined = [",".join(left[:length]) for length in range(min(longest, len(left)), 0, -1)]
         found = next((name for name in joined if name in known or name.strip() in known), None)
@@ -94,9 +94,9 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
 
 
 def match_cases(eval_set: EvalSet, pattern: str) -> EvalSet:
-    """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``), else those its parts match.
+    """The case with the id ``pattern``, else cases it matches (``*``, ``?``, ``[abc]``), else those its parts match.
 
-    Its parts are separated by commas. Maybe none.
+    Parts are separated by commas. The result may be empty.
     """
     ids = [case.eval_id for case in eval_set.eval_cases]
     wanted = _matching(ids, pattern) or {found for part in pattern.split(",") for found in _matching(ids, part.strip())}

@@ -1,7 +1,7 @@
-"""Datasets as tables: CSV, TSV, JSON Lines and lists of JSON with a case a row.
+"""Datasets as tables (CSV, TSV, JSON Lines, JSON lists) with one case per row.
 
-Which column is what is configured, or known by name: by those of Vertex AI, LangSmith, OpenAI evals and Inspect. A cell
-holds a text, Gemini's contents, or messages of OpenAI's or LangChain's form.
+The roles of columns are configured, or follow from the names that Vertex AI, LangSmith, OpenAI evals and Inspect use.
+Cells contain text, Gemini's contents, or messages in OpenAI's or LangChain's form.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "history": ("history", "conversation_history", "chat_history"),
     "state": ("session_inputs", "state"),
 }
-"""Names of columns by role, the likeliest first; case, blanks and dashes do not count."""
+"""Column names by role, the most likely first; case, blanks and dashes are ignored."""
 _OF_EARLIER_RUNS: Final = frozenset(
     {"response", "responses", "predicted_trajectory", "intermediate_events", "baseline_model_response", "completion"}
 )
@@ -60,7 +60,7 @@ _TEXT_KEYS: Final = (
     *("answer", "output", "response", "reference", "expected"),
 )
 _OF_LISTS: Final = frozenset({"query", "data", "initial_session"})
-"""Keys of ADK's list schemas, which are told from rows by them."""
+"""Keys that distinguish ADK's list schemas from rows."""
 _ROWS_SEEN: Final = 100
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _SLUG: Final = 40
@@ -89,7 +89,7 @@ TABLE: Final = Format("table", lambda value: isinstance(value, Table), _read)
 
 
 def holds_rows(value: Any) -> bool:
-    """Whether a file's value is a list of rows: of objects with a known prompt, and none in a list schema of ADK's."""
+    """Whether a value is a list of rows: objects with a known prompt key, and no key of ADK's list schemas."""
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return False
     names = {_plain_name(key) for item in value[:_ROWS_SEEN] for key in item}
@@ -103,7 +103,7 @@ def _plain_name(column: str) -> str:
 
 
 def column_roles(table: Table, reading: Reading) -> dict[str, str] | None:
-    """The column of each role; None after an error."""
+    """Columns by role; None after an error."""
     mapping = reading.columns or ColumnMapping()
     plain: dict[str, str] = {}
     for column in table.columns:
@@ -128,7 +128,7 @@ def column_roles(table: Table, reading: Reading) -> dict[str, str] | None:
 
 
 def _misspelt_prompt(table: Table) -> str | None:
-    """The hint for a column whose name nearly is one of those that hold the prompt."""
+    """A hint about a column whose name is similar to a known name of the prompt column."""
     meant = [(column, hint) for column in table.columns if (hint := did_you_mean(column, _KNOWN["prompt"]))]
     return f"{meant[0][0]}: {meant[0][1]}" if meant else None
 
@@ -137,8 +137,8 @@ def _misspelt_prompt(table: Table) -> str | None:
 class _Cases:
     """The cases of the rows read so far.
 
-    ``noted`` is what several rows have, with the first line, ``counts`` how many have it; ``same`` counts rows that ask
-    the same by the id of the first.
+    ``noted`` maps a warning to its first line and hint, ``counts`` to its number of rows. ``same`` counts repetitions
+    of equal cases, by the first one's id.
     """
 
     reading: Reading
@@ -150,7 +150,7 @@ class _Cases:
     same: Counter[str] = field(default_factory=Counter)
 
     def add(self, row: Row) -> None:
-        """Add the case of a row, or what is wrong with it."""
+        """Add a row's case, or the problem with the row."""
         try:
             case = self._case(row, _named(row.values, self.roles))
         except WrongValue as wrong:
@@ -163,12 +163,12 @@ class _Cases:
         self.cases.append(case.at_line(row.line))
 
     def note(self, line: int, message: str, hint: str) -> None:
-        """Warn once of what several rows may have."""
+        """Note a warning; those that several rows share are reported once."""
         self.noted.setdefault(message, (line, hint))
         self.counts[message] += 1
 
     def add_notes(self) -> None:
-        """Add a warning for each thing noted, at the first row that has it."""
+        """Report each noted warning at its first row."""
         for message, (line, hint) in self.noted.items():
             count = self.counts[message]
             more = f" (so in {plural(count, 'row')})" if count > 1 else ""
@@ -204,7 +204,7 @@ class _Cases:
         )
 
     def _given_id(self, row: Row, given: Any) -> str:
-        """The id in the row, "" where it has none."""
+        """The row's id, or "". Raises WrongValue."""
         if given is None:
             return ""
         name = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -215,7 +215,7 @@ class _Cases:
         return name
 
     def _made_id(self, row: Row, asked: CaseMessages, session: SessionInput | None) -> str:
-        """An id made of what the case asks, so that it stays when rows are moved and references change."""
+        """Derive an id from what the case asks, so that moving rows or changing references keeps it."""
         text = asked.message.text
         parts = [asked.message.wire(), [event.wire() for event in asked.history], session and session.wire()]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
@@ -274,7 +274,7 @@ class _Cases:
             raise
 
     def _metric_fields(self, row: Row) -> JsonObject:
-        """What metrics read beside the conversation, under the names of its columns."""
+        """Values for metrics other than the conversation, by column."""
         chosen = self.reading.columns.metadata if self.reading.columns else None
         if chosen is not None:
             found = {name: _get(row.values, name) for name in chosen}
@@ -284,13 +284,13 @@ class _Cases:
 
 
 def _named(values: JsonObject, roles: dict[str, str]) -> JsonObject:
-    """The values of a row by role, without empty ones."""
+    """A row's non-empty values by role."""
     found = {role: _get(values, column) for role, column in roles.items()}
     return {role: value for role, value in found.items() if value is not None and value != ""}
 
 
 def _get(values: JsonObject, column: str) -> Any:
-    """The value of a column; ``inputs.question`` leads into an object, also one that is a cell's JSON."""
+    """The value of a column; ``inputs.question`` reaches into an object, even one that is JSON in a cell."""
     if column in values or "." not in column:
         return values.get(column)
     name, _, rest = column.partition(".")
@@ -299,7 +299,7 @@ def _get(values: JsonObject, column: str) -> Any:
 
 
 def _from_cell(value: Any) -> Any:
-    """The object or list that a cell's text is as JSON, else the value."""
+    """Parse a text that is a JSON object or list; return other values unchanged."""
     if isinstance(value, str) and value[:1] in "[{" and value[-1:] in "]}" and len(value) > 1:
         try:
             found = from_json(value, allow_inf_nan=False)  # refuses deep nesting and lone surrogates as well
@@ -310,14 +310,14 @@ def _from_cell(value: Any) -> Any:
 
 
 def _text_of(value: JsonObject) -> str | None:
-    """The text of an object of named values, such as LangSmith's inputs and outputs; None where that is not clear."""
+    """The text in an object such as LangSmith's inputs and outputs; None if ambiguous."""
     named = [value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)]
     texts = [item for item in value.values() if isinstance(item, str)] if len(value) == 1 else named[:1]
     return texts[0] if len(texts) == 1 else None
 
 
 def _session(value: Any) -> SessionInput | None:
-    """Vertex AI's ``session_inputs`` (user and state), or the state alone."""
+    """Read Vertex AI's ``session_inputs`` (user and state), or a plain state. Raises WrongValue."""
     value = _from_cell(value)
     if value is None:
         return None
@@ -342,7 +342,7 @@ _MAX_MESSAGES: Final = 10_000
 
 
 class WrongValue(Exception):  # noqa: N818 - internal signal; becomes a problem of the row
-    """A value that cannot be what its column, of this role, is for: no message, no list of calls, no id."""
+    """A value that does not fit its column's role."""
 
     def __init__(self, message: str, value: Any = None, hint: str | None = None, role: str = "prompt") -> None:
         super().__init__(message)
@@ -351,9 +351,9 @@ class WrongValue(Exception):  # noqa: N818 - internal signal; becomes a problem 
 
 @dataclass(frozen=True, slots=True)
 class CaseMessages:
-    """What a case asks: the events before, the message, and the answer and calls that follow it, where they do.
+    """What a case asks: earlier events, the message, and the answer and calls after it, if any.
 
-    ``instructions``: whether there were system messages, which are the agent's own affair.
+    ``instructions``: whether there were system messages, which are not sent because agents have their own.
     """
 
     message: Content
@@ -369,7 +369,7 @@ class _SidedMessage(NamedTuple):
 
 
 def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
-    """The message of a case with what is around it, behind the events of the past. Raises WrongValue."""
+    """Read a case's message and what surrounds it; the history begins with ``past``. Raises WrongValue."""
     listed = _listed(value)
     if listed is None:
         message = _to_content(value, "user")
@@ -394,7 +394,7 @@ def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
 
 
 def _read_history(value: Any) -> tuple[PastEvent, ...]:
-    """The events of a conversation so far. Raises WrongValue."""
+    """Read the events of an earlier conversation. Raises WrongValue."""
     listed = _listed(value)
     if listed is None:
         raise WrongValue("must be a list of messages", value, _FORM, "history")
@@ -406,7 +406,7 @@ def _read_history(value: Any) -> tuple[PastEvent, ...]:
 
 
 def _to_content(value: Any, role: str) -> Content:
-    """A text, a number, a content, or the one text of an object. Raises WrongValue."""
+    """Turn a text, a number, a content or an object with one text into a content. Raises WrongValue."""
     if isinstance(value, Mapping) and isinstance(value.get("response"), Mapping) and "parts" in value["response"]:
         value = value["response"]  # Vertex AI's reference
     listed = _listed(value)
@@ -431,7 +431,7 @@ def _to_content(value: Any, role: str) -> Content:
 
 
 def _tool_calls(value: Any) -> tuple[FunctionCall, ...]:
-    """Expected calls: objects with name and arguments, names alone, or a text of names with commas between them.
+    """Read expected calls: objects with name and arguments, names, or names in a text separated by commas.
 
     Raises WrongValue.
     """
@@ -473,7 +473,7 @@ def _json_object(text: str) -> Any:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """The messages of a value that is a conversation; None where it is something else."""
+    """The messages of a conversation; None for other values."""
     if isinstance(value, Mapping):
         value = next((value[key] for key in ("messages", "contents") if isinstance(value.get(key), list)), None)
     if not isinstance(value, list) or not value:
@@ -529,7 +529,7 @@ def _message_content(message: JsonObject, side: _Side, names: dict[str, str]) ->
 
 
 def _message_text(body: Any) -> str:
-    """The text of a message's content, which may be a list of typed parts."""
+    """The text of a message's content, which may be a list of typed parts. Raises WrongValue."""
     if body is None or isinstance(body, str):
         return body or ""
     texts = []
@@ -544,7 +544,7 @@ def _message_text(body: Any) -> str:
 
 
 def _content(value: Any, role: str) -> Content:
-    """A content of Gemini's form."""
+    """Read a content in Gemini's form. Raises WrongValue."""
     parts = value.get("parts")
     parts = [{"text": part} if isinstance(part, str) else part for part in parts] if isinstance(parts, list) else parts
     try:
@@ -555,7 +555,7 @@ def _content(value: Any, role: str) -> Content:
 
 
 def _events(said: Iterator[_SidedMessage] | list[_SidedMessage]) -> Iterator[PastEvent]:
-    """The events of the session; ``model`` is the agent that is measured, whatever its name."""
+    """Events of the session; the author ``model`` stands for the measured agent, whatever its name."""
     for side, content in said:
         if side != "system":
             yield PastEvent(author="user" if side == "user" else "model", content=content)

@@ -1,7 +1,7 @@
-"""Eval sets of trpc-agent-go (camelCase, chat messages) and of trpc-agent-python (ADK's schema with cases of its own).
+"""Eval sets of trpc-agent-go (camelCase, chat messages) and trpc-agent-python (ADK's schema with additional keys).
 
-Both know context messages, which the session holds before the first turn, and trace mode, in which the agent's turns
-stand in the file and are scored as they are.
+Both have context messages, which are in the session before the first turn, and a trace mode, in which the file contains
+the agent's turns and these are scored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Set(EvalSet):
 
 
 def _recognises(value: Any) -> bool:
-    """A set of which a case has a key of these schemas alone, or a message that is a chat's."""
+    """A set with a case that has a key only of these schemas, or a chat message."""
     if not isinstance(value, dict):
         return False
     cases = value.get("eval_cases", value.get("evalCases"))
@@ -61,7 +61,7 @@ def _is_chat(message: Any) -> bool:
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    """The set in ADK's form; turns of a trace become what was recorded."""
+    """Convert the set to ADK's form; the turns of a trace become recorded turns."""
     value = reading.value
     for camel in [key for key in value if snake_case(key) != key and snake_case(key) not in value]:
         value[snake_case(camel)] = value.pop(camel)
@@ -80,7 +80,7 @@ TRPC: Final = Format("trpc", _recognises, _read)
 
 
 def _final_case(case: _Case) -> EvalCase:
-    """The case without the keys of these schemas: as an ADK case, or one of a dataset where it needs more."""
+    """The case without the keys of these schemas: an EvalCase, or a DatasetCase if it has history or a trace."""
     fields = {name: getattr(case, name) for name in EvalCase.model_fields} | (case.model_extra or {})
     history = tuple(
         PastEvent(author="user" if message.role in (None, "user") else "agent", content=message)
@@ -93,7 +93,7 @@ def _final_case(case: _Case) -> EvalCase:
 
 
 def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
-    """The case with ADK's keys; problems with chat messages are reported."""
+    """Convert a case to ADK's keys, and report problems with chat messages."""
     made = {snake_case(key): item for key, item in case.items() if item is not None}
     for name in _CONVERSATIONS:
         turns = made.get(name)
@@ -110,13 +110,13 @@ def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
             _content(item, (*place, number), reading) for number, item in enumerate(made["context_messages"])
         ]
     session = made.get("session_input")
-    if isinstance(session, dict):  # of Go, each of its fields has a value when it is left out
+    if isinstance(session, dict):  # in Go, absent fields have default values
         made["session_input"] = _FALLBACK | {snake_case(key): item for key, item in session.items() if item is not None}
     return _with_rubrics(made)
 
 
 def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
-    """A turn: messages have parts, and calls stand beside their results in ``intermediate_data``."""
+    """Convert a turn: give messages parts, and move calls and results into ``intermediate_data``."""
     if not isinstance(turn, dict):
         return turn
     made = {snake_case(key): item for key, item in turn.items() if item is not None}
@@ -154,7 +154,7 @@ def _results(calls: Iterable[JsonObject]) -> Iterator[JsonObject]:
 
 
 def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
-    """A chat message as a content. One that has parts, or is no message, stays."""
+    """Convert a chat message to a content; return other values unchanged."""
     if not _is_chat(message):
         return message
     texts = [message.get("content")]
@@ -173,7 +173,7 @@ def _with_rubrics(made: JsonObject) -> JsonObject:
 
 
 def _rubric(rubric: Any) -> Any:
-    """A rubric by ADK's names; its type is the metric that reads it. One for a metric by its name is of the answer."""
+    """Convert a rubric to ADK's keys. Without a type, a rubric with a metric's name applies to the final response."""
     if not isinstance(rubric, Mapping) or "rubric_id" in rubric or "rubricId" in rubric:
         return rubric
     content = rubric.get("content")

@@ -1,4 +1,4 @@
-"""Eval files against our models and google-genai's fields: every error with its place and a hint."""
+"""Validate eval files against our models and google-genai's fields, reporting each error with path and hint."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _CONFUSIONS: Final = {
     "text": _PARTS,
     "tools": _TOOL_USES,
 }
-"""What other schemas call a thing, and what ADK's calls it."""
+"""Hints for keys of other schemas: what to write in ADK's schema."""
 
 
 def missing_key_hint(key: str, present: Iterable[str]) -> str | None:
-    """For a missing key: the one beside it that looks like it."""
+    """A hint for a missing key: a similar key that is present."""
     found = closest(key, present)
     return f"is it meant by `{found}`?" if found else None
 
 
 def unknown_key_hint(key: str, known: Iterable[str]) -> str | None:
-    """A near name wins; else a name other schemas use for the same thing."""
+    """A hint for an unknown key: a similar known key, else what to write instead of another schema's key."""
     return did_you_mean(key, known) or _CONFUSIONS.get(key)
 
 
@@ -53,10 +53,10 @@ _OBJECTS: Final = frozenset({"dict_type", "model_attributes_type", "model_type"}
 
 
 def validate(model: type[_Model], value: Any, text: str | None, reading: Reading) -> _Model | None:
-    """The value as a model, or None after reporting every error.
+    """The value as a model, or None after reporting all errors.
 
-    ``text`` is the value's JSON where it is at hand. JSON, because ADK validates JSON: pydantic converts
-    a little differently from Python objects. ``null`` where a value with a default is wanted is absent.
+    ``text``: the value's JSON, if available. Validates JSON like ADK does, because pydantic converts Python objects
+    slightly differently. A ``null`` for a field with a default counts as absent.
     """
     try:
         return model.model_validate_json(text if text is not None else json.dumps(value))
@@ -88,7 +88,7 @@ def _report(error: ErrorDetails, value: Any, model: type[BaseModel], reading: Re
 
 
 def _needless_null(error: ErrorDetails, value: Any, model: type[BaseModel]) -> JsonPath | None:
-    """The path of a null that may be left out: its field has a default."""
+    """The path of a null that can be dropped because its field has a default; else None."""
     at = locate(value, error["loc"])
     if error["input"] is not None or error["type"] == "missing" or not at or not isinstance(at[-1], str):
         return None
@@ -109,8 +109,8 @@ def _value_at(value: Any, at: JsonPath) -> Any:
 def genai_fields() -> dict[str, dict[str, str]]:
     """google-genai's types by name, each with its fields (snake_case) and their kinds.
 
-    tests/formats/genai_types.py makes the file, since importing google-genai takes most of a second. ``[X]`` is a list
-    of X, ``object`` a free JSON object, ``'X`` the literal string X.
+    Read from a file made by tests/formats/genai_types.py, since importing google-genai takes most of a second. Kinds:
+    ``[X]`` is a list of X, ``object`` any JSON object, ``'X`` the literal string X.
     """
     content: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("genai_fields.json").read_text("utf-8"))
     return content
@@ -118,14 +118,14 @@ def genai_fields() -> dict[str, dict[str, str]]:
 
 @cache
 def _spellings(kind: str) -> dict[str, str]:
-    """Every accepted spelling of a type's fields to its snake_case name."""
+    """Map every accepted spelling of a type's fields to the snake_case name."""
     return {spelling: field for field in genai_fields()[kind] for spelling in (field, to_camel(field))}
 
 
 _CHECKED_BY_MODELS: Final = {
     model.__name__: frozenset(model.model_fields) for model in (Content, Part, FunctionCall, FunctionResponse)
 }
-"""google-genai's rarer fields are extras of our models, and checked by nothing but this module."""
+"""Fields that our models check. They keep google-genai's other fields as extras, which only this module checks."""
 
 _SCALARS: Final[dict[str, tuple[type, str]]] = {
     "str": (str, "a string"),
@@ -138,9 +138,9 @@ _SCALARS: Final[dict[str, tuple[type, str]]] = {
 
 
 def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
-    """Report what google-genai refuses below ``value`` and our models would not.
+    """Report what google-genai refuses in ``value`` and our models accept.
 
-    In place, null becomes absent and camelCase snake_case; returns whether ``value`` was changed.
+    Drops nulls and converts camelCase to snake_case in place; returns whether ``value`` was changed.
     """
     if not isinstance(value, dict) or (kind == "Part" and value.keys() <= {"text"}):
         return False
@@ -149,7 +149,7 @@ def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
     for key in list(value):
         item, field = value[key], spellings.get(key)
         if field is None:
-            if kind != "Content":  # of which our model refuses unknown keys
+            if kind != "Content":  # our model of Content refuses unknown keys
                 hint = unknown_key_hint(key, genai_fields()[kind])
                 reading.error((*at, key), f"unknown key `{key}`", value=shorten(item), hint=hint)
         elif item is None and (field not in ours or key != field):
@@ -168,7 +168,7 @@ def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
 
 
 def _check(item: Any, kind: str, at: JsonPath, reading: Reading, *, checked: bool) -> bool:
-    """As ``check_genai``. ``checked``: our models check what ``item`` itself is."""
+    """Like ``check_genai``, for one item. ``checked``: our models check the type of ``item`` itself."""
     if kind.startswith("["):
         if isinstance(item, list):
             inner = kind[1:-1]
@@ -190,7 +190,7 @@ def _check(item: Any, kind: str, at: JsonPath, reading: Reading, *, checked: boo
 
 def _is_scalar(item: Any, kind: str) -> bool:
     if kind == "bytes" and isinstance(item, str):
-        # Standard and URL-safe letters may be mixed, which google-genai refuses: the meaning is plain.
+        # accept mixed standard and URL-safe base64, which google-genai refuses but is unambiguous
         item = item.replace("-", "+").replace("_", "/")
     try:
         _adapter(kind).validate_json(json.dumps(item))
