@@ -85,16 +85,9 @@ def accept_named(
     if not named["case"]:
         raise UsageError("no case is named", hint="agent-eval accept CASE …, or --worse for all that got worse")
     where = {word: named[word][0] for word in ("agent", "eval_set") if named[word]}
+    shared = {**where, "reason": reason, **(quarantine or {})}
     criteria = [{"criterion": name} for name in named["criterion"]] or [{}]
-    cases = named["case"]
-    _append(
-        settings,
-        [
-            {"case": case, **criterion_name, **where, "reason": reason, **(quarantine or {})}
-            for criterion_name in criteria
-            for case in cases
-        ],
-    )
+    _append(settings, [{"case": case, **criterion, **shared} for criterion in criteria for case in named["case"]])
 
 
 def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
@@ -135,12 +128,10 @@ def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
         already = "change is in it already" if left == 1 else "changes are in it already"
         print_line(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
     if added:
-        message = f"{plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
+        note = f"{plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
         if isinstance(added[0], Quarantine):
-            message = (
-                f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
-            )
-        print_line(f"{shown}: {message}")
+            note = f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
+        print_line(f"{shown}: {note}")
 
 
 def _refuse_day(until: str) -> None:
@@ -291,11 +282,9 @@ class _Review:
             self._show(difference, number)
         refused = False
         for path in dict.fromkeys(difference.file.path for difference in self.found):
-            in_file = {diff.key.case: diff for diff in self.found if diff.file.path == path}
-            refusals = next(iter(in_file.values())).file.replace_many(
-                {name: diff.proposed for name, diff in in_file.items()}
-            )
-            self.written += [diff for name, diff in in_file.items() if name not in refusals]
+            own = {diff.key.case: diff for diff in self.found if diff.file.path == path}
+            refusals = next(iter(own.values())).file.replace_many({name: diff.proposed for name, diff in own.items()})
+            self.written += [diff for name, diff in own.items() if name not in refusals]
             for name, why in refusals.items():
                 refused = True
                 print_line(f"{name} is left as it is: {why}", style="red")

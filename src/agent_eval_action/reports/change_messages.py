@@ -96,9 +96,9 @@ def _stored_scores(words: str) -> Callable[[Fields], Prose]:
     def change(score: Data) -> str:
         if score.get("old") is None:
             return ""
-        old, new = (
-            numbers(score["old"], score["new"]) if isinstance(score["old"], float) else (score["old"], score["new"])
-        )
+        old, new = score["old"], score["new"]
+        if isinstance(old, float):
+            old, new = numbers(old, new)
         return f" {old} → {new}"
 
     def write(f: Fields) -> Prose:

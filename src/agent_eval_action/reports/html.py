@@ -316,9 +316,7 @@ def _turn_score(turn: TurnScore) -> Json:
             [rubric.rubric_id, rubric.text, rubric.score, _votes(rubric.votes, rubric.cast), rubric.rationale]
             for rubric in turn.rubrics[:_RUBRICS]
         ],
-        "sentences": [
-            [sentence.sentence, sentence.label, sentence.rationale] for sentence in turn.sentences[:_SENTENCES]
-        ],
+        "sentences": [[graded.sentence, graded.label, graded.rationale] for graded in turn.sentences[:_SENTENCES]],
     }
 
 

@@ -86,9 +86,7 @@ def why(report: ReportInput) -> list[Prose]:
         found.append(Prose.join(f"{fmt.plural(len(causes) - _CAUSES, 'more cause')} in {fmt.plural(cases, 'case')}"))
     found += _evidence(causes)
     for reason in decision.reasons:
-        of_cases = (
-            reason.code in _OF_CASES or reason.code is FindingCode.CASES_UNDECIDED or reason.subject.case is not None
-        )
+        of_cases = reason.code in {*_OF_CASES, FindingCode.CASES_UNDECIDED} or reason.subject.case is not None
         if (sentence := messages.sentence(reason)) and not (causes and of_cases) and reason not in decision.weakenings:
             found.append(sentence)
     title = heading(report)
