@@ -1,1 +1,1 @@
-"""Files read with positions; problems with path and line, and suggestions."""
+"""Read files with line positions, and report problems with path, line and suggestions."""

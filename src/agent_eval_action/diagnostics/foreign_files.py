@@ -1,4 +1,4 @@
-"""Files of other tools, and parts of ADK's own, that are recognised so that a refusal can name them."""
+"""Recognise files of other tools and fragments of ADK's files, so that error messages can name them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A kind of file that is not read, what to do instead, and how its value is told from others."""
+    """A kind of file that is not supported: its name, what to do instead, and how to recognise its value."""
 
     name: str
     hint: str
@@ -17,12 +17,12 @@ class ForeignFile:
 
     @property
     def refusal(self) -> str:
-        """How a message about such a file ends, after its path or after ``this``."""
+        """The end of a message about such a file, after its path or "this"."""
         return f"is {self.name}, which is not read"
 
 
 def recognise_eval_file(value: Any) -> ForeignFile | None:
-    """The kind of file that is taken for an eval file and is none that is read. Claims nothing google-adk loads."""
+    """The unsupported kind of a supposed eval file, or None. Never matches files that google-adk loads."""
     if TRPC_METRICS.recognises(value):
         return TRPC_METRICS
     return next((kind for kind in EVAL_FILES if kind.recognises(value)), None) if isinstance(value, dict) else None
@@ -37,12 +37,12 @@ def _without_cases(*keys: str) -> Callable[[Any], bool]:
 
 
 def _is_initial_session(value: Any) -> bool:
-    """A session that nothing was said in: one with events is read as what the agent did."""
+    """A session without events; a session with events is read as a recording."""
     return _without_cases("state")(value) and not value.get("events")
 
 
 def _is_trpc_metrics(value: Any) -> bool:
-    """Metrics in a list or under ``metrics``, of which any is named as trpc-agent names them."""
+    """A list of metrics, or one under ``metrics``, in which any metric has trpc-agent's key for its name."""
     entries = value.get("metrics") if isinstance(value, Mapping) and "criteria" not in value else value
     return isinstance(entries, list) and any(
         isinstance(item, Mapping) and ("metricName" in item or "metric_name" in item) for item in entries
@@ -83,4 +83,4 @@ EVAL_FILES: Final = (
         _is_initial_session,
     ),
 )
-"""In this order; to accept such a format, delete its entry."""
+"""Checked in this order. To support such a format, delete its entry."""

@@ -1,4 +1,4 @@
-"""JSON text: its value, errors that explain the mistake, repeated keys, and lines found lazily."""
+"""Parse JSON text, explain syntax errors, warn of repeated keys, and find the lines of values lazily."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AT = re.compile(r" at line (\d+) column \d+$")
 
 
 def parse_json(path: Path, text: str) -> tuple[Any, list[Problem]]:
-    """The value, and warnings about keys written twice (the last one counts, as in ADK)."""
+    """The value, and warnings about repeated keys (the last one counts, as in ADK). Raises Unreadable."""
     unusable = _unusable(path, text)
     twice = False
 
@@ -38,7 +38,7 @@ def parse_json(path: Path, text: str) -> tuple[Any, list[Problem]]:
         value = json.loads(text, object_pairs_hook=build)
     except json.JSONDecodeError as error:
         raise explain(path, error) from None
-    except ValueError:  # Python converts no integer of more than 4300 digits, nor does ADK
+    except ValueError:  # Python, and therefore ADK, converts no integers of more than 4300 digits
         digits = re.search(r"\d{4301,}", text)
         line = text.count("\n", 0, digits.start()) + 1 if digits else None
         raise Unreadable(path, "holds an integer of more than 4300 digits", line) from None
@@ -50,10 +50,10 @@ def parse_json(path: Path, text: str) -> tuple[Any, list[Problem]]:
 
 
 def _unusable(path: Path, text: str) -> Unreadable | None:
-    """Why nothing downstream could write this value again, though json.loads would let it pass.
+    """Why this value could not be written again, although json.loads accepts it; None if it could.
 
-    pydantic's own parser stops at 200 levels, as ADK does (google-adk 2.13, ``model_validate_json``), and
-    at half a surrogate pair. Its value is thrown away; it is several times faster than looking ourselves.
+    pydantic's parser refuses more than 200 levels, like ADK (google-adk 2.13, ``model_validate_json``), and half
+    surrogate pairs. Its value is discarded; it finds these several times faster than Python code would.
     """
     try:
         from_json(text)
@@ -84,7 +84,7 @@ def _repeated_keys(path: Path, text: str) -> list[Problem]:
 
 
 class Member(NamedTuple):
-    """A key or an index of a container; offsets of its beginning (an object's: that of the key), value and end."""
+    """A member of a container: key or index, and the offsets of its start (in an object, the key's), value and end."""
 
     key: str | int
     start: int
@@ -96,7 +96,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def members(text: str, offset: int) -> Iterator[Member]:
-    """The members of the container that begins at ``offset`` of a JSON text; none of another value."""
+    """The members of the container at ``offset`` of a JSON text; nothing for other values."""
     opening = text[offset]
     if opening not in "{[":
         return
@@ -117,13 +117,13 @@ def members(text: str, offset: int) -> Iterator[Member]:
 
 
 def skip_space(text: str, offset: int) -> int:
-    """The offset of what follows the white space at ``offset``."""
+    """The offset after the whitespace at ``offset``."""
     match = _SPACE.match(text, offset)
     return match.end() if match else offset
 
 
 class JsonLines:
-    """Finds the line of a value. Containers on the way are walked once, with json's own scanner."""
+    """Finds the lines of values. Each container on the path is scanned once, with json's own scanner."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -135,11 +135,11 @@ class JsonLines:
         return array("Q", (match.start() for match in re.finditer("\n", self._text)))
 
     def line_at(self, offset: int) -> int:
-        """1-based line of an offset in the text."""
+        """The 1-based line of an offset in the text."""
         return bisect.bisect_left(self._line_ends, offset) + 1
 
     def line(self, json_path: JsonPath) -> int | None:
-        """1-based line where the value at this place begins."""
+        """The 1-based line where the value at this path begins, or None."""
         offset = self.start
         for step in json_path:
             if offset not in self._items:
@@ -150,11 +150,11 @@ class JsonLines:
             known = below if isinstance(below, dict) else range(len(below))
             if step not in known:
                 return None
-            offset = below[step]  # type: ignore[index]  # an array has whole numbers in its range alone
+            offset = below[step]  # type: ignore[index]  # an array's range contains only integers
         return self.line_at(offset)
 
     def repeated_keys(self, offset: int, json_path: JsonPath = ()) -> Iterator[tuple[JsonPath, int]]:
-        """Keys written twice in one object below ``offset``, with where the later value begins. Slow and exact."""
+        """Repeated keys of objects below ``offset``, with the offsets of the later values. Slow but exact."""
         seen: set[str | int] = set()
         for key, inner in self._scan(offset):
             if key in seen:
@@ -164,7 +164,7 @@ class JsonLines:
                 yield from self.repeated_keys(inner, (*json_path, key))
 
     def _scan(self, offset: int) -> Iterator[tuple[str | int, int]]:
-        """Each key or index of the container at ``offset``, with where its value begins."""
+        """Each key or index of the container at ``offset``, with the offset of its value."""
         return ((member.key, member.value) for member in members(self._text, offset))
 
 
@@ -188,7 +188,7 @@ _BY_MESSAGE = {
 
 
 def explain(path: Path, error: json.JSONDecodeError) -> Unreadable:
-    """The error as a sentence with a line, the text there, and what to do."""
+    """Explain a syntax error in a sentence with the line, the text there and a hint."""
     text, position = error.doc, error.pos
     before, rest = text[:position].rstrip(), text[position:]
     if before.endswith(",") and rest[:1] in {"}", "]"}:

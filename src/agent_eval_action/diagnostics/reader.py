@@ -1,6 +1,6 @@
-"""A JSON or YAML file read from a workspace: text, value, and the line of every value in it.
+"""Read JSON and YAML files from a workspace, with the line of every value.
 
-The file may be anything (a fifo, a bomb, a link that leads out, a broken encoding): each ends as a problem with a line.
+Files may be anything (fifos, bombs, links out of the workspace, broken encodings); each results in a problem.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from agent_eval_action.errors import AgentEvalError, Problem, Unreadable
 __all__ = ["JsonPath", "Source", "closest", "did_you_mean", "json_path_text", "plural", "shorten"]
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
-MAX_JSON_BYTES: Final = 64 * 1024 * 1024  # its values take some twelve times as much memory
-MAX_YAML_BYTES: Final = 1024 * 1024  # PyYAML reads about 1 MB in several seconds; nobody writes more by hand
+MAX_JSON_BYTES: Final = 64 * 1024 * 1024  # its values take about twelve times as much memory
+MAX_YAML_BYTES: Final = 1024 * 1024  # PyYAML takes several seconds for 1 MB; nobody writes more by hand
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file's text and value. ``warnings`` are what is legal and still looks wrong (a key written twice).
+    """A file's text and value. ``warnings``: what is legal but looks wrong, such as repeated keys.
 
-    ``line`` finds the 1-based line where the value at a JSON path begins, None where there is none. The first question
-    costs a scan of the text; after it the lines of all items of a list are cheap.
+    ``line`` returns the 1-based line where the value at a JSON path begins, or None. The first call scans the text;
+    then the lines of all items of a list are cheap.
     """
 
     path: Path
@@ -41,16 +41,16 @@ class Source:
 
     @classmethod
     def read(cls, path: Path, *, workspace: Path | None, error: type[AgentEvalError]) -> Source:
-        """Read a file; ``.yaml`` and ``.yml`` are YAML, the rest is JSON.
+        """Read a file; ``.yaml`` and ``.yml`` are YAML, all others JSON.
 
-        ``workspace`` is the folder the file's real path must lie in (None: anywhere).
+        ``workspace``: the folder that must contain the file's real path (None: anywhere).
         Raises ``error`` with problems.
         """
         return cls.parse(read_text(path, workspace=workspace, error=error), path=path, error=error)
 
     @classmethod
     def parse(cls, text: str, *, path: Path, error: type[AgentEvalError]) -> Source:
-        """Parse text that is already here; ``path`` names it in messages and tells JSON from YAML."""
+        """Parse text. ``path`` names it in messages, and its suffix decides between JSON and YAML."""
         try:
             if _is_yaml(path):
                 from agent_eval_action.diagnostics.yaml_loader import parse_yaml  # noqa: PLC0415 - PyYAML is slow to load
@@ -63,18 +63,18 @@ class Source:
 
     @property
     def json(self) -> str | None:
-        """The text where it is JSON, so that it need not be written again to be validated as JSON."""
+        """The text if it is JSON, so that validating it as JSON needs no serialization; else None."""
         return None if _is_yaml(self.path) else self.text
 
     def nearest_line(self, json_path: JsonPath) -> int | None:
-        """Line of the value, or of what encloses it where it is missing."""
+        """The line of the value, or of the nearest container if the value is missing."""
         for length in range(len(json_path), -1, -1):
             if (found := self.line(json_path[:length])) is not None:
                 return found
         return None
 
     def problem(self, json_path: JsonPath, message: str, **fields: Any) -> Problem:
-        """A problem at a place in this file, with its line."""
+        """A problem at a path of this file, with the line."""
         return Problem(
             path=self.path,
             message=message,
@@ -107,7 +107,7 @@ def _is_yaml(path: Path) -> bool:
 
 
 def read_text(path: Path, *, workspace: Path | None, error: type[AgentEvalError]) -> str:
-    """The text of a file, as ``Source.read`` takes it. Raises ``error`` with problems."""
+    """Read a file's text with the limits of ``Source.read``. Raises ``error`` with problems."""
     try:
         text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
     except Unreadable as unreadable:
@@ -118,12 +118,12 @@ def read_text(path: Path, *, workspace: Path | None, error: type[AgentEvalError]
 
 
 def refusal(path: Path, unreadable: Unreadable, error: type[AgentEvalError]) -> AgentEvalError:
-    """The error of a file that cannot be read, with its one problem."""
+    """The error for a file that cannot be read, with its problem."""
     return error(f"{Problem(path, '').where} cannot be read", problems=(unreadable.problem,))
 
 
 def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
-    """The bytes of a regular file whose real path lies in ``workspace``."""
+    """Read a regular file of at most ``limit`` bytes whose real path is in ``workspace``. Raises Unreadable."""
     descriptor = open_regular(path, workspace, limit)
     chunks, size = [], 0
     try:
@@ -138,12 +138,12 @@ def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
 
 
 def open_regular(path: Path, workspace: Path | None, limit: int) -> int:
-    """A descriptor of a regular file of at most ``limit`` bytes whose real path lies in ``workspace``."""
+    """Open a regular file of at most ``limit`` bytes whose real path is in ``workspace``. Raises Unreadable."""
     try:
         real = os.path.realpath(path, strict=True)
         if workspace is not None:
             _refuse_outside(path, real, os.path.realpath(workspace))
-        # Of the real path nothing may be a link any more; a fifo must not block the open.
+        # the last part of the real path must not be a link by now, and a fifo must not block
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         message = _ERRORS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
@@ -169,9 +169,9 @@ def _too_large(path: Path, size: int, limit: int) -> Unreadable:
 
 
 def decode(path: Path, data: bytes, line: int = 1) -> str:
-    """The text of UTF-8, in which every line end becomes a line feed. Raises Unreadable.
+    """Decode UTF-8 and turn all line ends into line feeds. Raises Unreadable.
 
-    ``line``: the line of the file that ``data`` begins; before the first there may be a byte order mark.
+    ``line``: the line of the file where ``data`` begins; a byte order mark is allowed only in line 1.
     """
     hint = "save the file as UTF-8"
     if line == 1:

@@ -1,4 +1,4 @@
-"""How places, values and words are shown to people: JSON paths, shortened values, did-you-mean."""
+"""Formatting for messages: JSON paths, shortened values, plurals, did-you-mean hints."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def snake_case(name: str) -> str:
-    """A name in snake_case. One that is too long to be a field's stays: pydantic takes quadratic time."""
+    """Convert a name to snake_case, except long ones, for which pydantic takes quadratic time."""
     return to_snake(name) if len(name) <= _LONGEST_WORD else name
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """``1 case``, ``2 cases``, ``1,200 cases``; ``nouns`` where the plural takes more than an s."""
+    """``1 case``, ``2 cases``, ``1,200 cases``; ``nouns`` is the plural if it is irregular."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def shortlist(items: Sequence[_Item], most: int, show: Callable[[_Item], str] = str, separator: str = ", ") -> str:
-    """``a, b and 3 more``: at most so many of the items, each as ``show`` has it."""
+    """``a, b and 3 more``: at most ``most`` of the items, each formatted by ``show``."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
     return separator.join(map(show, items[:most])) + more
 
@@ -49,23 +49,23 @@ def json_path_text(json_path: JsonPath) -> str:
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """A value as one line of JSON of at most ``limit`` characters."""
+    """A value as a line of JSON with at most ``limit`` characters."""
     if isinstance(value, str) and len(value) > limit:
         value = value[: limit + 1]
     if not isinstance(value, dict | list | tuple):
         return clip(_ENCODER.encode(value), limit)
-    # iterencode is lazy, so a huge value is never written out whole; a few chunks are past the limit.
+    # iterencode is lazy, so a huge value is never encoded completely; ``limit`` chunks suffice
     text = "".join(islice(_ENCODER.iterencode(value), limit))
     return clip(text, limit)
 
 
 def clip(text: str, limit: int) -> str:
-    """The text, or its beginning and an ellipsis: at most ``limit`` characters."""
+    """Cut a text to at most ``limit`` characters, ending in an ellipsis if cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def closest(word: str, choices: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """The choice most like ``word``, or None. Case, ``_`` and ``-`` do not count."""
+    """The choice most similar to ``word``, or None. Ignores case, ``_`` and ``-``."""
     if not 0 < len(word) <= _LONGEST_WORD:
         return None
     known = {_plain(choice): choice for choice in choices}
@@ -74,7 +74,7 @@ def closest(word: str, choices: Iterable[str], cutoff: float = 0.7) -> str | Non
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
-    """The hint ``did you mean `x`?``, or None when nothing is close."""
+    """The hint ``did you mean `x`?``, or None if no choice is similar."""
     found = closest(word, choices)
     return None if found is None else f"did you mean `{found}`?"
 

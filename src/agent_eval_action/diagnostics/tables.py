@@ -1,6 +1,6 @@
-"""Rows of CSV, TSV and JSON Lines, one at a time: a table of any length takes the memory of a row.
+"""Read CSV, TSV and JSON Lines row by row, so that memory does not grow with the table.
 
-A file is read anew for each pass over its rows. What is wrong with a row is a problem with the row's line.
+Each pass over the rows reads the file again. Problems with a row have the row's line.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ DELIMITERS: Final = ",;\t"
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table, by its name."""
+    """Whether a file's suffix is that of a table."""
     return path.suffix.lower() in TABLE_SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: the line it begins in, and its values by column. Empty cells of CSV are left out."""
+    """A row: the line where it begins, and its values by column, without empty CSV cells."""
 
     line: int
     values: dict[str, Any]
@@ -44,18 +44,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A file of rows. ``workspace`` is the folder that its real path must lie in."""
+    """A file of rows. ``workspace``: the folder that must contain its real path."""
 
     path: Path
     workspace: Path | None = field(repr=False)
 
     @property
     def is_csv(self) -> bool:
-        """Whether its cells are text; else each row is a JSON object."""
+        """Whether cells are text; otherwise each row is a JSON object."""
         return self.path.suffix.lower() in {".csv", ".tsv"}
 
     def source(self, error: type[AgentEvalError]) -> Source:
-        """The file as one that was read; its value is this table. Raises ``error`` where no row can be read."""
+        """A Source whose value is this table. Raises ``error`` if the columns cannot be read."""
         try:
             _ = self.columns
         except Unreadable as found:
@@ -64,7 +64,7 @@ class Table:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names in a CSV's header; of JSON Lines the keys of every row: an exporter may leave out what is null."""
+        """The names in a CSV's header, or the keys of all JSON Lines rows, since exporters may omit nulls."""
         if self.is_csv:
             with self._opened() as file:
                 return self._header(_records(self, file))
@@ -81,7 +81,7 @@ class Table:
         return tuple(names)
 
     def rows(self) -> Iterator[Row]:
-        """Every row in file order. Raises Unreadable at a row that cannot be read."""
+        """All rows in file order. Raises Unreadable at a row that cannot be read."""
         with self._opened() as file:
             yield from self._csv_rows(file) if self.is_csv else self._json_rows(file)
 
@@ -133,13 +133,13 @@ class Table:
 
 @dataclass(frozen=True)
 class JsonRows(Table):
-    """The objects of a JSON list, as they were read with the whole file."""
+    """The objects of a JSON list that was read with the whole file."""
 
     whole: Source | None = field(default=None, repr=False)
 
     def rows(self) -> Iterator[Row]:
-        """Every object of the list. Raises Unreadable at an entry that is none."""
-        assert self.whole is not None  # noqa: S101 - made by ``of``
+        """All objects of the list. Raises Unreadable at an entry that is not an object."""
+        assert self.whole is not None  # noqa: S101 - set by ``of_list``
         for index, value in enumerate(self.whole.value):
             line = self.whole.line((index,)) or 1
             if not isinstance(value, dict):
@@ -148,18 +148,18 @@ class JsonRows(Table):
 
     @classmethod
     def of_list(cls, whole: Source, error: type[AgentEvalError]) -> Source:
-        """A file that was read and is a list, as the table that it is. Raises ``error`` where no row can be read."""
+        """Turn a file whose value is a list into a table. Raises ``error`` if its columns cannot be read."""
         return replace(cls(whole.path, None, whole).source(error), warnings=whole.warnings)
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:
-    """The values of an object by column: OpenAI's evals wrap them, with the answer that was sampled beside."""
+    """The values of a row by column. OpenAI's evals wrap them in ``item``, beside the sampled answer."""
     item = row.get("item")
     return item if isinstance(item, dict) and row.keys() <= {"item", "sample"} else row
 
 
 def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
-    """The records of a CSV file that are not blank, each with the line it begins in."""
+    """The non-blank records of a CSV file, each with the line where it begins."""
     csv.field_size_limit(MAX_ROW_BYTES)
     lines = _lines(table.path, file)
     first = next(lines, "")
@@ -180,7 +180,7 @@ def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[str]:
-    """Lines of UTF-8; every line end becomes a line feed."""
+    """Lines of a UTF-8 file, with line feeds as line ends."""
     number = 1
     while raw := file.readline(MAX_ROW_BYTES + 1):
         if len(raw) > MAX_ROW_BYTES:

@@ -1,4 +1,4 @@
-"""Pydantic's validation errors as sentences: where in the value, what is wrong, and what was probably meant."""
+"""Turn pydantic's validation errors into sentences: where, what is wrong, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing wrong inside a value; ``at`` leads from the value to the place. ``value`` is shortened for display."""
+    """A problem inside a value; ``at`` is the path from that value. ``value`` is shortened for display."""
 
     message: str
     at: JsonPath = ()
@@ -48,17 +48,17 @@ class Issue:
 
     @property
     def fields(self) -> dict[str, str | None]:
-        """The fields of a Problem that it fills."""
+        """The fields for a Problem."""
         return {"value": self.value, "hint": self.hint}
 
 
 def invalid(message: str, hint: str | None = None) -> PydanticCustomError:
-    """What a validator raises for a value it refuses."""
+    """The error to raise in a validator that refuses a value."""
     return PydanticCustomError("invalid", "{message}", {"message": message, "hint": hint})
 
 
 def invalid_parts(*issues: Issue) -> ValidationError:
-    """What a validator raises that found several things wrong inside its value."""
+    """The error to raise in a validator that found several problems inside its value."""
     details: list[InitErrorDetails] = []
     for issue in issues:
         context = {"message": issue.message, "hint": issue.hint, "value": issue.value}
@@ -67,13 +67,13 @@ def invalid_parts(*issues: Issue) -> ValidationError:
 
 
 def issues_of(error: ValidationError, value: Any, expected: Any) -> Iterator[Issue]:
-    """Each problem of a validation of ``value`` by the type ``expected``."""
+    """All issues from validating ``value`` as the type ``expected``."""
     for detail in error.errors(include_url=False):
         yield issue_of(detail, value, expected)
 
 
 def validated(source: Source, model: type[_Model], message: str, hint: str) -> _Model:
-    """The value of a file as a model. Raises ResultsError with the sentence, and each of the first problems there."""
+    """The value of a file as a model. Raises ResultsError with ``message``, ``hint`` and the first problems."""
     try:
         return model.model_validate(source.value)
     except RecursionError:
@@ -85,7 +85,7 @@ def validated(source: Source, model: type[_Model], message: str, hint: str) -> _
 
 
 def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
-    """One error of pydantic's."""
+    """Turn one of pydantic's errors into an issue."""
     at, kind, context = locate(value, detail["loc"]), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(detail["loc"][-1])
@@ -94,7 +94,7 @@ def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
             return Issue(f"is given twice, as `{to_camel(key)}` and `{snake_case(key)}`", at)
         return Issue(f"unknown key `{key}`", at, hint=did_you_mean(key, known))
     if kind == "missing":
-        return Issue(f"`{snake_case(str(detail['loc'][-1]))}` is required", at)  # pydantic names its camelCase spelling
+        return Issue(f"`{snake_case(str(detail['loc'][-1]))}` is required", at)  # pydantic reports the camelCase alias
     if kind == "invalid":
         shown = context["value"] if "value" in context else shorten(detail["input"])
         return Issue(str(context["message"]), at, shown, context["hint"])
@@ -109,7 +109,7 @@ def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
 
 
 def locate(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
-    """Pydantic's location as a path into ``value``: union tags and the name of a missing key fall away."""
+    """Turn pydantic's location into a path into ``value``, dropping union tags and missing keys."""
     at: JsonPath = ()
     for step in loc:
         found: int | str | None = None
@@ -123,12 +123,12 @@ def locate(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
 
 
 def known_keys(expected: Any, at: JsonPath) -> tuple[str, ...]:
-    """The keys that a type has at a place inside a value of it, in snake_case; none where any key may stand."""
+    """The keys, in snake_case, that a type has at a path in its value; () if any key is allowed."""
     return tuple(dict.fromkeys(chain.from_iterable(model.model_fields for model in models_at(expected, at))))
 
 
 def models_at(expected: Any, at: JsonPath) -> list[type[BaseModel]]:
-    """The models that a value may be of, at a place inside a value of the type ``expected``."""
+    """The models that are possible at a path in a value of the type ``expected``."""
     found = list(_alternatives(expected))
     for step in at:
         found = [inner for kind in found for inner in _inner(kind, step)]
@@ -148,7 +148,7 @@ def _inner(kind: Any, step: int | str) -> Iterator[Any]:
 
 
 def _alternatives(expected: Any) -> Iterator[Any]:
-    """The types that an annotation allows, without Annotated and Union around them."""
+    """The types that an annotation allows, with Annotated and Union unwrapped."""
     if get_origin(expected) is Annotated:
         yield from _alternatives(get_args(expected)[0])
     elif get_origin(expected) in (dict, list, tuple) or not get_args(expected):

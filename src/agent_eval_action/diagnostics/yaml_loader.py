@@ -1,4 +1,4 @@
-"""YAML text as JSON-like values: no tags, no key twice, no alias bombs; string keys; YAML 1.2 booleans."""
+"""Parse YAML into JSON-like values: string keys, YAML 1.2 booleans; no tags, repeated keys or alias bombs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALARS = frozenset({_CORE + name for name in ("null", "bool", "int", "float", 
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves dates and yes/no/on/off strings, as YAML 1.2 (and every editor's schema) has them."""
+    """SafeLoader that reads dates and yes/no/on/off as strings, like YAML 1.2 and editors' schemas."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the attribute PyYAML reads
         first: [
@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(path: Path, text: str) -> tuple[Any, Callable[[JsonPath], int | None]]:
-    """The value, and a function that finds the line of everything in it."""
+    """The value, and a function that returns the line of the value at a path. Raises Unreadable."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -101,7 +101,7 @@ class _Builder:
 
 
 def _line(root: yaml.Node, json_path: JsonPath) -> int | None:
-    """The line of a value; merged keys are found where they were merged from."""
+    """The line of a value; for merged keys, the line in the mapping they come from."""
     node: yaml.Node | None = root
     for step in json_path:
         node = _child(node, step)
@@ -125,5 +125,5 @@ def _child(node: yaml.Node | None, step: str | int) -> yaml.Node | None:
 
 
 def _merged_nodes(value: yaml.Node) -> list[yaml.Node]:
-    """The mappings that a ``<<`` names, the first of which wins."""
+    """The mappings that a ``<<`` names; the first one wins."""
     return list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
