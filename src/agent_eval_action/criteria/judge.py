@@ -170,6 +170,16 @@ class Question(Generic[T]):
     version: str
     read: Callable[[Any], T]
 
+    def accepts(self, text: str) -> bool:
+        """Whether an answer can be used, or a part of it."""
+        try:
+            self.read(parse_answer(text, self.shape))
+        except PartialAnswer:
+            return True
+        except ValueError:
+            return False
+        return True
+
 
 @cache
 def load_prompt(name: str) -> tuple[str, str]:
@@ -272,7 +282,9 @@ class Judge:
                     f"Your last message cannot be used: {sendable(str(error))}.\n"
                     "Decide on the same texts again and answer with JSON of the required schema alone."
                 )
-                request = replace(request, messages=(*request.messages, shown, Message("user", note)))
+                # A vote that is lost is not lost again from the cache; one that was rescued stays as it is.
+                messages = (*request.messages, shown, Message("user", note))
+                request = replace(request, messages=messages, usable=question.accepts)
         whole: Any = usable
         return whole or failure
 

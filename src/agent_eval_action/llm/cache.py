@@ -161,10 +161,10 @@ class Cached:
             key = request_key(request, *self.identity(request.model))
         except (TypeError, ValueError):  # options that are not JSON have no key
             return await self.inner.generate(request)
-        if self.read and (kept := self.store.read(key)) is not None:
+        if self.read and (kept := self.store.read(key)) is not None and request.usable(kept.text):
             self.hit(request)
             return kept
         reply = await self.inner.generate(request)
-        if isinstance(reply, LlmReply) and reply.text and not reply.cached:
+        if isinstance(reply, LlmReply) and not reply.cached and request.usable(reply.text):
             self.store.write(key, reply)
         return reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final, Literal, Protocol
@@ -131,6 +131,7 @@ class LlmRequest:
     sample: int = 0
     repeat: int = 0
     candidates: int = 1
+    usable: Callable[[str], bool] = field(default=bool, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

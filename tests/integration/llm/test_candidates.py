@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.config.models import LlmOptions
+from agent_eval_action.criteria.judge import Judge, JudgeModelOptions, Question, VerdictAnswer, vote
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmErrorKind, LlmReply
@@ -78,6 +79,17 @@ async def test_each_candidate_is_kept_as_its_own_sample(llm: LlmStack, gemini: G
     assert await votes(llm, 3) == first
     assert await votes(llm, 2, first=2) == [first[2], numbered(0)], "sample 3 is new, and asked for alone"
     assert wanted(gemini.seen.requests) == [3, 1]
+
+
+async def test_a_vote_that_was_lost_is_not_lost_from_the_cache(llm: LlmStack, gemini: GeminiServer) -> None:
+    question = Question("You judge.", "Is it so?", VerdictAnswer, "1", lambda answer: answer)
+    judge = Judge(llm, JudgeModelOptions(num_samples=1), "match")
+    gemini.answer = lambda _: Reply('{"verdict": "perhaps"}')
+    assert (await vote(judge, question)).verdict is None
+    gemini.answer = lambda _: Reply('{"rationale": "It is.", "verdict": "yes"}')
+    assert (await vote(judge, question)).verdict
+    assert (await vote(judge, question)).verdict
+    assert gemini.seen.answered == 3, "the question, asked again in vain, and asked again"
 
 
 async def test_other_questions_are_other_requests(llm: LlmStack, gemini: GeminiServer) -> None:

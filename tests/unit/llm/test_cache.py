@@ -69,7 +69,7 @@ def test_every_field_tells_questions_apart(field: str) -> None:
     And for the candidates: each is kept as a sample of its own.
     """
     changed = replace(ASKED, **{field: CHANGES.get(field, "another criterion")})
-    assert (request_key(changed, "p") == request_key(ASKED, "p")) == (field in {"purpose", "candidates"})
+    assert (request_key(changed, "p") == request_key(ASKED, "p")) == (field in {"purpose", "candidates", "usable"})
 
 
 def test_another_provider_and_another_server_are_other_models() -> None:
