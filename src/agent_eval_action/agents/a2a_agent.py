@@ -220,7 +220,6 @@ def _shown(content: Content) -> list[Part]:
 
 
 def _sent_part(part: Part) -> Any:
-    """Convert a part of a user message to a part of the protocol."""
     if part.text is not None:
         return SentPart(text=sendable(part.text))
     data = part.inline_data or part.file_data or {}

@@ -149,8 +149,8 @@ class AdkServerSession(HttpSession):
         if kept and (not isinstance(found, dict) or not kept <= found.keys()):
             message = "the server did not take the session state that the case begins with"
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        held = session.get("events")
-        if events and (not isinstance(held, list) or len(held) < len(events)):
+        seeded = session.get("events")
+        if events and (not isinstance(seeded, list) or len(seeded) < len(events)):
             message = "the server did not take the history that the case begins with"
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
         return None
@@ -274,9 +274,9 @@ class _Turn:
         if "error" in event and not event.get("author") and not event.get("content"):
             return reported_error(error_text(json.dumps(event).encode()))
         fields = {snake_case(name): value for name, value in event.items()}
-        code, said = fields.get("error_code"), fields.get("error_message")
-        failed = (code or said) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
-        self.failure = reported_error(": ".join(str(word) for word in (code, said) if word)) if failed else None
+        code, message = fields.get("error_code"), fields.get("error_message")
+        failed = (code or message) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
+        self.failure = reported_error(": ".join(str(word) for word in (code, message) if word)) if failed else None
         self.events.append(fields)
         if self.on_call is not None and not fields.get("partial"):
             self._report_calls(fields.get("content"), self.on_call)

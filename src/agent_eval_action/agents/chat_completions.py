@@ -245,7 +245,6 @@ def _whole_call(call: dict[str, list[str]]) -> Message:
 
 
 async def _read_stream(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:
-    """Assemble the message from the chunks of a stream."""
     streamed, rest = _StreamedMessage(), dict[str, Any]()
     finish: Any = None
     is_whole = False

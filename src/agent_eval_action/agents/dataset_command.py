@@ -169,7 +169,6 @@ class DatasetCommandAgent:
 
 
 def _why_failed(program: Program) -> AttemptError | None:
-    """Return the error of an ended program; None if it succeeded."""
     if program.has_ended and program.process.returncode == 0:
         return None
     program.output.finish()

@@ -242,7 +242,7 @@ class AgentService:
         return error.model_copy(update={"kind": ErrorKind.DIED, "message": message, "traceback": program.tail()})
 
     async def disowned(self) -> AttemptError | None:
-        """Return an error if somebody else, or nobody, listens on its port: then nobody knows who has answered."""
+        """Return an error if another process, or none, listens on its port: the answers may not be its own."""
         program = self._program
         if program is None:
             return None

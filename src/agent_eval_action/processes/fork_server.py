@@ -196,7 +196,7 @@ class ForkServers:
         return self._servers.get(key)
 
     def release(self, starter: ProcessStarter, *, usable: bool = True) -> None:
-        """Take a starter's server back. Once unused it ends, or is ``kept`` until another one is used. Blocks."""
+        """Take a starter's server back. An unused server ends, or is ``kept`` until another one is used. Blocks."""
         with self._lock:
             server, starter.server = starter.server, None
             if server is None:

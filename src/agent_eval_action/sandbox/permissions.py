@@ -65,7 +65,7 @@ def close_paths(paths: Iterable[Path]) -> None:
 
 
 def find_open_paths(user: SandboxUser, paths: Sequence[Path]) -> tuple[str, ...] | str:
-    """Return which paths a process of this user can open; a text says why there can be no such process."""
+    """Return which paths a process of this user can open, or a text: why no such process can be started."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and program

@@ -110,7 +110,7 @@ class StepGuard:
 def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders that the tool imports from and this user can write to, if host/install.sh made them.
 
-    Elsewhere the tool may share a Python with the agent, whose installations are no attack.
+    Elsewhere the tool may share a Python with the agent, which may install packages there.
     """
     temporary = environ.get(TEMPORARY, "")
     prefix = Path(sys.prefix)

@@ -166,7 +166,6 @@ def _attributes(items: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def _value(value: AnyValue) -> Any:
-    """Return the value; None if it is absent."""
     kind = value.WhichOneof("value")
     match kind:
         case "array_value":

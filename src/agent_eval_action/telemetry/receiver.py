@@ -70,7 +70,7 @@ class _Trace:
             self.logs.append(record)
 
     def has_calls(self, *, without_langsmith: bool) -> bool:
-        """Whether it has a span of a tool or model. LangSmith's only repeat those of other instrumentations."""
+        """Whether it has a span of a tool or model. LangSmith's spans may only repeat other instrumentations'."""
         return any(
             span.kind in ("tool", "model") and not (without_langsmith and span.is_langsmith) for span in self.spans
         )

@@ -189,7 +189,7 @@ def serve_forks(control: socket.socket) -> Request:
 
 
 def _import_adk() -> tuple[bytes, bool]:
-    """Return what the import printed, and whether forking is refused; a worker that is started then says why."""
+    """Return what the import printed, and whether to refuse to fork; a worker that is executed reports why."""
     here, refused = Path(__file__).resolve().parent, False
     ours, sys.path[:] = list(sys.path), [entry for entry in sys.path if Path(entry).resolve() != here]
     printed = os.memfd_create("output")

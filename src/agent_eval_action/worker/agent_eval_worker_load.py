@@ -112,7 +112,7 @@ def _import(folder: Path) -> list[ModuleType]:
         if "beyond top-level package" not in str(error):
             raise
         return _import_dotted(folder)
-    # The name is taken by a module that was imported before (a folder called ``types``, say).
+    # A module that was imported earlier has the folder's name (``types``, say).
     return _import_from_path(folder)
 
 

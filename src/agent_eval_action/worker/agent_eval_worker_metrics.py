@@ -268,7 +268,7 @@ def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """Return a finite float, None, or a text that names what it is instead."""
+    """Return a finite float, None, or a text that describes any other value."""
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):

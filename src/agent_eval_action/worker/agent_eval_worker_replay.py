@@ -1,7 +1,7 @@
 """Sessions in which a recording of google-adk answers instead of models: of `adk test`, or of `adk conformance`.
 
 Nothing is sent to a model in such a turn: every class of models asks the recording. If that has no answer, the turn
-ends and says so.
+ends and reports it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ModelReplay:
             turn.requests[agent] = request
 
     def record_failure(self, turn: Any, agent: str, request: Any, error: BaseException) -> None:
-        """Do nothing: it is known already that the recording has no answer."""
+        """Do nothing: the missing answer is already noted."""
 
     async def retry(self, turn: Any, agent: str, model: Any, request: Any, error: BaseException) -> Any:
         """Return None: a recording has no other answer."""
