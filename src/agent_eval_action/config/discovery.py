@@ -134,7 +134,7 @@ class _Search:
             for file in self._files((EvalPattern(str(path), Origin(Path.cwd(), Path(path))),), self.agents):
                 self._choose(self._run_by(file), file, case_ids)
         for agent in () if selectors else self.agents:
-            for file in self._own.get(agent.name, ()):
+            for file in self._configured_files.get(agent.name, ()):
                 self._choose((agent,), file)
         if not selectors and self.settings.evals:
             for file in self._files(self.settings.evals, self.agents):
@@ -181,18 +181,18 @@ class _Search:
         }
 
     @cached_property
-    def _below(self) -> dict[Path, list[Path]]:
+    def _agents_by_parent(self) -> dict[Path, list[Path]]:
         below: dict[Path, list[Path]] = defaultdict(list)
         for folder in self._by_folder:
             below[folder.parent].append(folder)
         return below
 
     @cached_property
-    def _own(self) -> dict[str, tuple[Path, ...]]:
+    def _configured_files(self) -> dict[str, tuple[Path, ...]]:
         return {agent.name: self._files(agent.evals, (agent,)) for agent in self.agents if agent.evals}
 
     def _discover(self) -> None:
-        claimed = {file for files in self._own.values() for file in files}
+        claimed = {file for files in self._configured_files.values() for file in files}
         files = [file for file in self.walked.eval_files if file not in claimed]
         for file in self._own_of_named_agents(files) if self.settings.only_agents else files:
             folder = self._folder_of(file)
@@ -229,7 +229,7 @@ class _Search:
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
         """The agents that run a named file: those that configure it, else the only agent, else those it belongs to."""
-        naming = [agent for agent in self.agents if file in self._own.get(agent.name, ())]
+        naming = [agent for agent in self.agents if file in self._configured_files.get(agent.name, ())]
         if naming or len(self.settings.agents) == 1:
             return naming or self.settings.agents
         store, _ = self.fetched.get(file, (None, None))
@@ -268,8 +268,8 @@ class _Search:
         for folder in file.parents:
             if folder in self._by_folder:
                 return [folder]
-            if folder in self._below:
-                return self._below[folder]
+            if folder in self._agents_by_parent:
+                return self._agents_by_parent[folder]
             if folder == self.settings.workspace:
                 break
         return []
@@ -291,7 +291,7 @@ class _Search:
                     self.fetched |= {file.path: (file.agent, pattern.columns) for file in found}
                     files |= dict.fromkeys(file.path for file in found)
                 else:
-                    files |= dict.fromkeys(_with_id(pattern, folders) or expand(pattern))
+                    files |= dict.fromkeys(_sets_with_id(pattern, folders) or expand(pattern))
             except EvalFileError as error:
                 self.problems += () if self.may_lack else error.problems
         return tuple(files)
@@ -302,11 +302,11 @@ class _Search:
             earlier = self.chosen.get((agent.name, file))
             whole = not case_ids or earlier == ()
             self.chosen[agent.name, file] = () if whole else (*(earlier or ()), *case_ids)
-        for listed in () if case_ids else self._listed_in(file):
+        for listed in () if case_ids else self._test_files_in(file):
             if others := [agent for agent in agents if self.chosen.get((agent.name, listed)) != ()]:
                 self._choose(others, listed)
 
-    def _listed_in(self, file: Path) -> Iterator[Path]:
+    def _test_files_in(self, file: Path) -> Iterator[Path]:
         """The eval files that an ADK-Rust set lists under ``test_files``."""
         if file.suffix != ".json":
             return
@@ -377,7 +377,7 @@ def may_be_set_id(name: str, folder: Path) -> bool:
     return bool(_SET_ID.fullmatch(name)) and not os.path.lexists(folder / name)
 
 
-def _with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
+def _sets_with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
     """The eval sets with this id, where ``adk eval`` looks for them; none if the name is a path that exists."""
     if not may_be_set_id(named.pattern, named.origin.base):
         return []

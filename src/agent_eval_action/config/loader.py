@@ -88,7 +88,7 @@ def resolve(
     file = _file_values(config, workspace, environ) if config else _ConfigSource()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
     agents, wrong = _resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
-    problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_outside(file, workspace)]
+    problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_paths_outside(file, workspace)]
     if problems:
         raise ConfigError(_UNUSABLE, problems=tuple(problems))
     given = {**file.given, **over}
@@ -145,7 +145,7 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
 
 
-def _outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
+def _paths_outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
     """Problems with the file's paths outside the workspace, which only flags and inputs may name."""
     for name in _PLACES:
         given = file.given.get(name)

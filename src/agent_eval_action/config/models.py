@@ -203,9 +203,9 @@ class Policy(Frozen):
         )
 
 
-_answers = partial(option, describes_agent=True, decides_answers=True)
+_answer_option = partial(option, describes_agent=True, decides_answers=True)
 """An option that decides what answers."""
-_serves = partial(_answers, has_flag=False)
+_driver_option = partial(_answer_option, has_flag=False)
 """An option of some drivers only, which can be set only in the file."""
 
 _SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
@@ -241,21 +241,21 @@ class AgentDefaults(Frozen):
         "wins over criteria files.",
         "`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
     )
-    driver: Name = _answers(
+    driver: Name = _answer_option(
         "adk",
         f"What answers: {', '.join(DRIVER_OPTIONS)}, or a driver from an installed package.",
         "{}, with a recording `recorded`",
         metavar="NAME",
     )
-    recording: Annotated[Path | None, FOLDER] = _answers(
+    recording: Annotated[Path | None, FOLDER] = _answer_option(
         None, "Folder of a finished run whose transcripts are scored again."
     )
-    url: Url | None = _serves(None, "Address of the server that answers.")
-    command: Command | None = _serves(
+    url: Url | None = _driver_option(None, "Address of the server that answers.")
+    command: Command | None = _driver_option(
         None, "The command that starts the program or server that answers; `{port}` in it is a free port, `$PORT` too."
     )
-    function: FunctionName | None = _serves(None, "The function that answers, as `module:function`.")
-    model: Text | None = _serves(None, "The model's name in requests to an OpenAI-compatible server.")
+    function: FunctionName | None = _driver_option(None, "The function that answers, as `module:function`.")
+    model: Text | None = _driver_option(None, "The model's name in requests to an OpenAI-compatible server.")
     headers: Headers = option(
         {},
         "HTTP headers of requests to the server; `${NAME}` in a value is a variable that the agent sees.",
@@ -268,7 +268,7 @@ class AgentDefaults(Frozen):
         "found or built",
         describes_agent=True,
     )
-    env: Variables = _answers(
+    env: Variables = _answer_option(
         {},
         "Environment variables that the agent sees: names to pass through, or names with values.",
         "model credentials and the basics only",
@@ -331,7 +331,7 @@ class AgentIdentity(Frozen):
     """The fields of an entry of ``agents`` besides the options of an agent."""
 
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.", describes_agent=True)
-    path: Text | None = _answers(None, "The agent's folder.")
+    path: Text | None = _answer_option(None, "The agent's folder.")
 
 
 class BaselineSettings(Frozen):

@@ -295,7 +295,7 @@ def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[
             "is no address of a bucket", "gs://bucket, gs://bucket/my_set or gs://bucket/x.evalset.json"
         )
     bucket, name = found["bucket"], found["name"] or ""
-    with _explaining(named):
+    with _errors_as_problems(named):
         client = _client()
         names = dict(_objects(client, bucket, name, agents))
         if not names:
@@ -318,18 +318,18 @@ def _objects(client: Any, bucket: str, name: str, agents: Sequence[Path]) -> Ite
         if client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry()) is not None:
             yield name, None
     elif name.endswith("/"):
-        for found in _listed(client, bucket, name):
+        for found in _list_objects(client, bucket, name):
             if found.endswith(EVAL_SUFFIXES):
                 yield found, None
     else:
         for folder in agents:
             prefix = f"{folder.name}/{_SETS}/"
-            for found in _listed(client, bucket, prefix):
+            for found in _list_objects(client, bucket, prefix):
                 if found == f"{prefix}{name}.evalset.json" or (not name and found.endswith(".evalset.json")):
                     yield found, folder
 
 
-def _listed(client: Any, bucket: str, prefix: str) -> list[str]:
+def _list_objects(client: Any, bucket: str, prefix: str) -> list[str]:
     listed = client.list_blobs(bucket, prefix=prefix, max_results=_MOST_OBJECTS + 1, timeout=_SECONDS, retry=_retry())
     return [blob.name for blob in listed]
 
@@ -355,7 +355,7 @@ def _retry() -> Any:
 
 
 @contextlib.contextmanager
-def _explaining(named: EvalPattern) -> Iterator[None]:
+def _errors_as_problems(named: EvalPattern) -> Iterator[None]:
     """Turn exceptions of Google's client and its transport into a problem with the address."""
     try:
         from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized  # noqa: PLC0415 - slow

@@ -331,7 +331,7 @@ class GradedRubric(AdkModel):
     levels: tuple[RubricLevel, ...] = ()
 
 
-def _sound(rubrics: tuple[GradedRubric, ...]) -> tuple[GradedRubric, ...]:
+def _require_unique_names(rubrics: tuple[GradedRubric, ...]) -> tuple[GradedRubric, ...]:
     names = [rubric.name for rubric in rubrics]
     if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
         raise ValueError(f"rubric `{twice}` is there twice")
@@ -344,7 +344,7 @@ class RubricQuality(GradedCriterion):
     name: ClassVar[str] = "rubric_quality_score"
     prompt_names: ClassVar[tuple[str, ...]] = ("rubric_grade",)
 
-    rubrics: Annotated[tuple[GradedRubric, ...], AfterValidator(_sound)] = Field(min_length=1)
+    rubrics: Annotated[tuple[GradedRubric, ...], AfterValidator(_require_unique_names)] = Field(min_length=1)
 
     @property
     def calls(self) -> int:  # type: ignore[override]  # depends on the options here

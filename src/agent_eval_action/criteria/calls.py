@@ -66,7 +66,7 @@ class ArgumentRule(AdkModel):
             pairs = enumerate(zip(want, got, strict=False))
             return len(want) == len(got) and all(self._equal_inside(*pair, _inside(place, at)) for at, pair in pairs)
         if isinstance(want, str) and isinstance(got, str):
-            return self._plain(want) == self._plain(got)
+            return self._normalize(want) == self._normalize(got)
         close = self.tolerance and _is_number(want) and _is_number(got)
         return math.isclose(want, got, rel_tol=0, abs_tol=self.tolerance) if close else bool(want == got)
 
@@ -94,7 +94,7 @@ class ArgumentRule(AdkModel):
                 return False
         return True
 
-    def _plain(self, text: str) -> str:
+    def _normalize(self, text: str) -> str:
         return normalized(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
@@ -426,18 +426,18 @@ class FinalSessionState(TurnCriterion):
             return self.unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
         if sample.final_session_state is None:
             return self.unscored(turn, "the state of the session is not known")
-        wrong = list(_wrong(want, sample.final_session_state))
+        wrong = list(_state_differences(want, sample.final_session_state))
         return TurnScore(turn=turn, score=float(not wrong), reason="; ".join(wrong[:_SHOWN]) or "all as expected")
 
 
-def _wrong(want: Mapping[str, Any], got: Any, place: str = "") -> list[str]:
+def _state_differences(want: Mapping[str, Any], got: Any, place: str = "") -> list[str]:
     found = []
     for name, value in want.items():
         here = f"{place}.{name}" if place else name
         if not isinstance(got, Mapping) or name not in got:
             found.append(f"{here} is missing")
         elif isinstance(value, Mapping) and isinstance(got[name], Mapping):
-            found += _wrong(value, got[name], here)
+            found += _state_differences(value, got[name], here)
         elif not json_fits(value, got[name], strict=True):
             found.append(f"{here} is {format_value(got[name], _LINE)}, expected {format_value(value, _LINE)}")
     return found
@@ -487,7 +487,9 @@ class RecordedEvents(TurnCriterion):
 
 def _comparable(turns: Sequence[Sequence[JsonObject]], replay: Replay) -> list[Any]:
     """The last turn's events, without what differs from run to run; earlier turns only number the call ids."""
-    calls = (part.get("function_call", {}) for events in turns for event in events for part in _parts(_plain(event)))
+    calls = (
+        part.get("function_call", {}) for events in turns for event in events for part in _parts(_without_empty(event))
+    )
     ids = dict.fromkeys(call["id"] for call in calls if isinstance(call.get("id"), str))
     last = json.dumps(list(turns[-1]))
     if ids:
@@ -510,7 +512,7 @@ def _parts(event: JsonObject) -> Sequence[JsonObject]:
 
 
 def _event(written: JsonObject, replay: Replay) -> JsonObject:
-    plain: JsonObject = _plain(written)
+    plain: JsonObject = _without_empty(written)
     event = {name: value for name, value in plain.items() if name not in _LEFT_OUT[replay.kind]}
     parts = _parts(event)
     for part in parts:
@@ -534,13 +536,13 @@ def _event(written: JsonObject, replay: Replay) -> JsonObject:
     return event
 
 
-def _plain(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Convert keys to snake_case and drop empty values, except inside the agent's own objects."""
     if isinstance(value, dict):
         named = {to_snake(name): item for name, item in value.items()}
-        plain = {name: item if name in _FREE else _plain(item) for name, item in named.items()}
+        plain = {name: item if name in _FREE else _without_empty(item) for name, item in named.items()}
         return {name: item for name, item in plain.items() if item is not None and item not in ({}, [])}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _first_difference(want: list[Any], got: list[Any]) -> str:
@@ -549,7 +551,7 @@ def _first_difference(want: list[Any], got: list[Any]) -> str:
     if lost and added:
         return f"an event of {_author(added[0])}: {_difference(lost[0], added[0])}"
     for event in (lost or added)[:1]:
-        return f"an event of {_author(event)} {'is missing' if lost else 'is new'}: {_what(event)}"
+        return f"an event of {_author(event)} {'is missing' if lost else 'is new'}: {_event_excerpt(event)}"
     return "" if want == got else "events are repeated or in another order"
 
 
@@ -557,7 +559,7 @@ def _author(event: JsonObject) -> str:
     return str(event.get("author", "an agent"))
 
 
-def _what(event: JsonObject) -> str:
+def _event_excerpt(event: JsonObject) -> str:
     return format_value(event.get("content", {}).get("parts") or event, _LINE)
 
 

@@ -54,7 +54,7 @@ def calls_with_results(turn: Invocation) -> list[Step]:
 
 def sources(turn: Invocation) -> list[Step]:
     """What the model cited from search; no tool result contains it."""
-    return _cited(turn.events, "agent")
+    return _grounding_steps(turn.events, "agent")
 
 
 def first_instructions(turn: Invocation) -> str:
@@ -112,7 +112,7 @@ def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
     yield from ((event.author, event.content.text if event.content else "") for event in turn.events)
 
 
-def _cited(events: Sequence[InvocationEvent], author: str) -> list[Step]:
+def _grounding_steps(events: Sequence[InvocationEvent], author: str) -> list[Step]:
     """The sources of these events; ``author`` is the prompt's key for the citing agent."""
     return [
         {author: event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
@@ -173,26 +173,26 @@ def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str
         **{f"context_instructions_{number}": text for number, text in enumerate(instructions, 1)},
         "context_user_message": turn.user_content.text,
         "context_tool_declarations": as_json(tools(turn)),
-        "context_grounding": as_json(_cited(events, "author")),
-        "context_events": as_json([known for event in events for known in _known(event)]),
+        "context_grounding": as_json(_grounding_steps(events, "author")),
+        "context_events": as_json([known for event in events for known in _judge_steps(event)]),
     }
 
 
-def _known(event: InvocationEvent) -> Iterator[Step]:
+def _judge_steps(event: InvocationEvent) -> Iterator[Step]:
     """An event for the judge: its texts, calls and responses, with the author."""
     author = {"agent": event.author} if event.author else {}
     for part in event.parts:
         if _is_spoken(part):
             yield {**author, "said": part.text}
         if part.function_call:
-            yield {**author, "called": _plain(part.function_call)}
+            yield {**author, "called": _call_fields(part.function_call)}
         if part.function_response:
-            yield {"returned": _plain(part.function_response)}
+            yield {"returned": _call_fields(part.function_response)}
         for key in _CODE:
             if value := (part.model_extra or {}).get(key):
                 yield {key: value}
 
 
-def _plain(value: FunctionCall | FunctionResponse) -> Step:
+def _call_fields(value: FunctionCall | FunctionResponse) -> Step:
     fields = vars(value)
     return {key: fields[key] for key in ("id", "name", "args", "response") if fields.get(key) is not None}

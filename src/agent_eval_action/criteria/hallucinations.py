@@ -48,7 +48,7 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
         copied = _signs(html.unescape(sentence))
         if not copied:
             continue
-        begins = {place for place in _reached(places, layout) if signs.startswith(copied, place)}
+        begins = {place for place in _skip_layout(places, layout) if signs.startswith(copied, place)}
         if not begins:
             raise ValueError(
                 f"sentence {number} is not what follows in the text: it is not copied word by word, is there twice, "
@@ -64,7 +64,7 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _reached(places: Iterable[int], layout: Sequence[bool]) -> set[int]:
+def _skip_layout(places: Iterable[int], layout: Sequence[bool]) -> set[int]:
     """These positions, and those reached by skipping layout."""
     reached: set[int] = set()
     for place in places:
@@ -166,13 +166,15 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
     sentences = cut or (passage.text.strip(),)  # nothing but layout
     listed = as_json([{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)])
     texts = {**passage.context, "sentences": listed}
-    labels = await judge.ask(ask_about(_LABEL, texts, LabelAnswer, lambda answer: _in_order(sentences, answer.labels)))
+    labels = await judge.ask(
+        ask_about(_LABEL, texts, LabelAnswer, lambda answer: _pair_labels(sentences, answer.labels))
+    )
     if isinstance(labels, LlmError):
         return replace(labels, message=f"its sentences could not be labelled: {labels.message}")
     return labels
 
 
-def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tuple[SentenceLabel, ...]:
+def _pair_labels(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tuple[SentenceLabel, ...]:
     """Each sentence with its label. Raises ValueError unless every index occurs exactly once."""
     by_index = {label.index: label for label in labels}
     wanted = range(1, len(sentences) + 1)

@@ -92,25 +92,25 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 def schema_of(shape: Any) -> dict[str, Any]:
     """The JSON Schema of a shape, in the subset that Gemini and OpenAI both accept."""
     made = _adapter(shape).json_schema()
-    plain: dict[str, Any] = _plain(made, made.pop("$defs", {}))
+    plain: dict[str, Any] = _portable_schema(made, made.pop("$defs", {}))
     return plain
 
 
-def _plain(schema: Any, definitions: Mapping[str, Any]) -> Any:
+def _portable_schema(schema: Any, definitions: Mapping[str, Any]) -> Any:
     """Resolve references, drop titles and our docstrings, and write a constant as an enum of one."""
     if isinstance(schema, list):
-        return [_plain(item, definitions) for item in schema]
+        return [_portable_schema(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _plain(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return _portable_schema(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     own = {"title"} | ({"description"} if "properties" in schema else set())
     kept = {key: value for key, value in schema.items() if key not in own}
     if "const" in kept:
         kept["enum"] = [kept.pop("const")]
     if "properties" in kept:
-        kept["properties"] = {name: _plain(inner, definitions) for name, inner in kept["properties"].items()}
-    return {key: value if key == "properties" else _plain(value, definitions) for key, value in kept.items()}
+        kept["properties"] = {name: _portable_schema(inner, definitions) for name, inner in kept["properties"].items()}
+    return {key: value if key == "properties" else _portable_schema(value, definitions) for key, value in kept.items()}
 
 
 def parse_answer(text: str, shape: Any) -> Any:

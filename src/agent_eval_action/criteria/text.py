@@ -77,7 +77,7 @@ class Tokenizer:
         if text.isascii():
             words.update(_ASCII_WORDS.findall(text.lower()))
         for chunk in () if text.isascii() else _chunks(text):
-            plain = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, chunk)).lower()
+            plain = unicodedata.normalize("NFKC", _LONG_RUN.sub(_break_up_marks, chunk)).lower()
             words.update(plain.translate(self._spacing).split())
         counts: Counter[str] = Counter()
         for word, times in words.items():
@@ -102,7 +102,7 @@ def _chunks(text: str) -> Iterator[str]:
         start = end
 
 
-def _interrupted(run: re.Match[str]) -> str:
+def _break_up_marks(run: re.Match[str]) -> str:
     """Break up a run of combining marks: CPython's NFKC sorts n marks in n² steps."""
     text = run.group()
     if not any(map(unicodedata.combining, text)):

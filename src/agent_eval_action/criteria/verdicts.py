@@ -236,7 +236,7 @@ def _weighted_mean(scores: Iterable[RubricScore]) -> float | None:
     return float(sum(score * each for score, each in scored) / weight) if weight else None
 
 
-def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
+def _merge_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
     """Merge each rubric's scores over turns: mean score, all votes, rationale of the first failure."""
     by_id: dict[str, list[tuple[int, RubricScore]]] = {}
     for turn in turns:
@@ -282,7 +282,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
     weights: dict[str, Weight] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _sound(self) -> Self:
+    def _check_rubrics(self) -> Self:
         _require_sound(self.rubrics)
         return self
 
@@ -348,7 +348,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         """The mean over the rubrics of all turns; as in ADK, a turn with more rubrics weighs more."""
         del sample
-        fields = {"turns": tuple(turns), "rubrics": _over_turns(turns)}
+        fields = {"turns": tuple(turns), "rubrics": _merge_turns(turns)}
         lost = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
         score = _weighted_mean(score for turn in turns for score in turn.rubrics)
         if lost or score is None:

@@ -68,8 +68,8 @@ def closest(word: str, choices: Iterable[str], cutoff: float = 0.7) -> str | Non
     """The choice most similar to ``word``, or None. Ignores case, ``_`` and ``-``."""
     if not 0 < len(word) <= _LONGEST_WORD:
         return None
-    known = {_plain(choice): choice for choice in choices}
-    found = difflib.get_close_matches(_plain(word), known, n=1, cutoff=cutoff)
+    known = {_letters(choice): choice for choice in choices}
+    found = difflib.get_close_matches(_letters(word), known, n=1, cutoff=cutoff)
     return known[found[0]] if found else None
 
 
@@ -79,5 +79,5 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     return None if found is None else f"did you mean `{found}`?"
 
 
-def _plain(word: str) -> str:
+def _letters(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")

@@ -66,7 +66,7 @@ class Table:
     def columns(self) -> tuple[str, ...]:
         """The names in a CSV's header, or the keys of all JSON Lines rows, since exporters may omit nulls."""
         if self.is_csv:
-            with self._opened() as file:
+            with self._open() as file:
                 return self._header(_records(self, file))
         names, read = dict[str, None](), False
         try:
@@ -82,10 +82,10 @@ class Table:
 
     def rows(self) -> Iterator[Row]:
         """All rows in file order. Raises Unreadable at a row that cannot be read."""
-        with self._opened() as file:
+        with self._open() as file:
             yield from self._csv_rows(file) if self.is_csv else self._json_rows(file)
 
-    def _opened(self) -> BinaryIO:
+    def _open(self) -> BinaryIO:
         descriptor = open_regular(self.path, self.workspace, MAX_TABLE_BYTES)
         return open(descriptor, "rb", buffering=1 << 18)  # noqa: PTH123 - opens a descriptor
 

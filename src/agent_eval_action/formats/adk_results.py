@@ -51,7 +51,7 @@ class AdkMetric(LenientModel):
         return {name: value for name, value in given.items() if value is not None}
 
 
-def _known(value: Mapping[str, Any], model: type[AdkModel]) -> dict[str, Any]:
+def _known_fields(value: Mapping[str, Any], model: type[AdkModel]) -> dict[str, Any]:
     """The values of a model's fields by field name, without nulls."""
     found = {name: value.get(name, value.get(field.alias or name)) for name, field in model.model_fields.items()}
     return {name: item for name, item in found.items() if item is not None}
@@ -61,13 +61,15 @@ def _without_additions(value: Any) -> Any:
     """Remove fields that later versions may add and fields that are not compared."""
     if not isinstance(value, dict):
         return value
-    kept = {name: item for name, item in _known(value, Invocation).items() if name not in {"app_details", "rubrics"}}
+    kept = {
+        name: item for name, item in _known_fields(value, Invocation).items() if name not in {"app_details", "rubrics"}
+    }
     for name in ("user_content", "final_response"):
         if isinstance(kept.get(name), dict):
-            kept[name] = _known(kept[name], Content)
+            kept[name] = _known_fields(kept[name], Content)
     data = kept.get("intermediate_data")
     if isinstance(data, dict) and not {"invocation_events", "invocationEvents"} & data.keys():
-        kept["intermediate_data"] = _known(data, IntermediateData)
+        kept["intermediate_data"] = _known_fields(data, IntermediateData)
     return kept
 
 

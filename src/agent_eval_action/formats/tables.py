@@ -152,7 +152,7 @@ class _Cases:
     def add(self, row: Row) -> None:
         """Add a row's case, or the problem with the row."""
         try:
-            case = self._case(row, _named(row.values, self.roles))
+            case = self._case(row, _values_by_role(row.values, self.roles))
         except WrongValue as wrong:
             column = self.roles.get(wrong.role, wrong.role)
             value = None if wrong.value is None else shorten(wrong.value)
@@ -177,7 +177,7 @@ class _Cases:
 
     def _case(self, row: Row, given: JsonObject) -> DatasetCase:
         name = self._given_id(row, given.get("id"))
-        asked = self._asked(row, given)
+        asked = self._case_messages(row, given)
         reference = self._reference(row, given.get("reference")) or asked.reference
         calls = self._calls(given.get("expected_tools"))
         if calls is None and asked.expected_calls:
@@ -229,7 +229,7 @@ class _Cases:
             return numbered
         return name
 
-    def _asked(self, row: Row, given: JsonObject) -> CaseMessages:
+    def _case_messages(self, row: Row, given: JsonObject) -> CaseMessages:
         value = given.get("prompt")
         if value is None:
             raise WrongValue("this row has no message for the agent")
@@ -283,7 +283,7 @@ class _Cases:
         return {name: _from_cell(value) for name, value in row.values.items() if name not in used and value is not None}
 
 
-def _named(values: JsonObject, roles: dict[str, str]) -> JsonObject:
+def _values_by_role(values: JsonObject, roles: dict[str, str]) -> JsonObject:
     """A row's non-empty values by role."""
     found = {role: _get(values, column) for role, column in roles.items()}
     return {role: value for role, value in found.items() if value is not None and value != ""}
@@ -370,7 +370,7 @@ class _SidedMessage(NamedTuple):
 
 def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
     """Read a case's message and what surrounds it; the history begins with ``past``. Raises WrongValue."""
-    listed = _listed(value)
+    listed = _message_list(value)
     if listed is None:
         message = _to_content(value, "user")
         if not message.parts or (
@@ -378,24 +378,24 @@ def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
         ):
             raise WrongValue("the message is empty")
         return CaseMessages(message, past)
-    said = list(_conversation(listed))
-    last = max((number for number, item in enumerate(said) if item.side == "user"), default=None)
+    messages = list(_conversation(listed))
+    last = max((number for number, item in enumerate(messages) if item.side == "user"), default=None)
     if last is None:
         raise WrongValue("none of the messages is the user's", value)
-    answers = [item.content for item in said[last + 1 :] if item.side == "model"]
+    answers = [item.content for item in messages[last + 1 :] if item.side == "model"]
     calls = [part.function_call for content in answers for part in content.parts or () if part.function_call]
     return CaseMessages(
-        said[last].content,
-        (*past, *_events(said[:last])),
+        messages[last].content,
+        (*past, *_events(messages[:last])),
         next((_text_alone(content) for content in reversed(answers) if content.text), None),
         tuple(calls),
-        any(item.side == "system" for item in said),
+        any(item.side == "system" for item in messages),
     )
 
 
 def _read_history(value: Any) -> tuple[PastEvent, ...]:
     """Read the events of an earlier conversation. Raises WrongValue."""
-    listed = _listed(value)
+    listed = _message_list(value)
     if listed is None:
         raise WrongValue("must be a list of messages", value, _FORM, "history")
     try:
@@ -409,7 +409,7 @@ def _to_content(value: Any, role: str) -> Content:
     """Turn a text, a number, a content or an object with one text into a content. Raises WrongValue."""
     if isinstance(value, Mapping) and isinstance(value.get("response"), Mapping) and "parts" in value["response"]:
         value = value["response"]  # Vertex AI's reference
-    listed = _listed(value)
+    listed = _message_list(value)
     if listed is not None:  # LangSmith's outputs: the last of their messages is the answer
         answer = next((item.content for item in reversed(list(_conversation(listed))) if item.content.text), None)
         if answer is None:
@@ -472,7 +472,7 @@ def _json_object(text: str) -> Any:
         return text
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _message_list(value: Any) -> list[Any] | None:
     """The messages of a conversation; None for other values."""
     if isinstance(value, Mapping):
         value = next((value[key] for key in ("messages", "contents") if isinstance(value.get(key), list)), None)
@@ -554,9 +554,9 @@ def _content(value: Any, role: str) -> Content:
         raise WrongValue(f"is no content: {detail['msg'].lower()}", value) from None
 
 
-def _events(said: Iterator[_SidedMessage] | list[_SidedMessage]) -> Iterator[PastEvent]:
+def _events(messages: Iterator[_SidedMessage] | list[_SidedMessage]) -> Iterator[PastEvent]:
     """Events of the session; the author ``model`` stands for the measured agent, whatever its name."""
-    for side, content in said:
+    for side, content in messages:
         if side != "system":
             yield PastEvent(author="user" if side == "user" else "model", content=content)
 

@@ -41,7 +41,7 @@ class Price:
 
 
 @cache
-def _listed() -> tuple[str, dict[str, Price]]:
+def _price_table() -> tuple[str, dict[str, Price]]:
     """The date of the price table, and its prices."""
     table = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
     prices = {}
@@ -53,7 +53,7 @@ def _listed() -> tuple[str, dict[str, Price]]:
 
 def listed_on() -> str:
     """The date of the price table. A new table changes the scores of cost_usd_v1 for the same calls."""
-    return _listed()[0]
+    return _price_table()[0]
 
 
 # gemini-2.5-flash-preview-09-2025 has the price of gemini-2.5-flash; gpt-5-pro is not gpt-5.
@@ -73,7 +73,7 @@ class Prices:
         for name in (model, short):
             if fits := [key for key in self.own if name.startswith(key) and name[len(key) :][:1] in _BOUNDARIES]:
                 return self.own[max(fits, key=len)]
-        listed = _listed()[1]
+        listed = _price_table()[1]
         fits = [key for key in listed if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
         return listed[max(fits, key=len)] if fits else None
 

@@ -86,7 +86,7 @@ class Dialect:
         """The next dialect to try after ``part`` was refused; None if there is none or ``request`` lacks that part."""
         if part == "form" and request.schema is not None and self.form in _WEAKER_FORM:
             return replace(self, form=_WEAKER_FORM[self.form])
-        if part == "length" and "max_output_tokens" in _named(request.options):
+        if part == "length" and "max_output_tokens" in _snake_case_options(request.options):
             return replace(self, length="max_completion_tokens" if self.length == "max_tokens" else "max_tokens")
         return None
 
@@ -123,7 +123,7 @@ def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, An
     roles = {"user": "user", "model": "assistant"}
     turns = [{"role": roles[m.role], "content": sendable(m.text)} for m in request.messages]
     asked["messages"] = [{"role": "system", "content": system}, *turns] if system else turns
-    for option, value in _named(request.options).items():
+    for option, value in _snake_case_options(request.options).items():
         if option == "thinking_config":
             asked["reasoning_effort"] = _effort(value)
         else:
@@ -131,14 +131,14 @@ def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, An
     return asked
 
 
-def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+def _snake_case_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with snake_case keys; None values dropped."""
     named = {re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): value for key, value in options.items()}
     return {key: value for key, value in named.items() if value is not None}
 
 
 def _effort(thinking: Any) -> str:
-    options = _named(thinking)
+    options = _snake_case_options(thinking)
     return str(options.get("thinking_level", "")).lower() if set(options) == {"thinking_level"} else ""
 
 
@@ -153,7 +153,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
         """A sentence about what is wrong with these options, which have Google's names; "" if nothing."""
-        for name, value in _named(options).items():
+        for name, value in _snake_case_options(options).items():
             if name not in _OPTIONS:
                 return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
             _, kinds, kind = _OPTIONS[name]
