@@ -51,6 +51,8 @@ class SessionEvent(PastEvent):
     error_code: str | None = None
     error_message: str | None = None
     node_info: JsonObject | None = None
+    actions: JsonObject | None = None
+    long_running_tool_ids: tuple[str, ...] | None = None
 
     @property
     def node_path(self) -> str:
@@ -132,9 +134,10 @@ def _final_response(events: Sequence[PastEvent]) -> Content | None:
 
 
 class _Fixture(AdkSession):
-    """A session that is read as an eval file; it must have events."""
+    """A session that is an eval file, with every event validated. ``mocks``: random numbers by function."""
 
     events: tuple[SessionEvent, ...] = Field(min_length=1)
+    mocks: dict[str, tuple[float, ...]] | None = None
 
 
 def _read(reading: Reading) -> EvalSet | None:
@@ -185,8 +188,7 @@ def _fixture(session: AdkSession, value: JsonObject) -> Replay:
     for group, items in groupby(answers, key=lambda answer: answer[0]):
         in_order += [item[2] for item in (sorted(items, key=lambda item: item[1]) if group else items)]
     ids = [call.id for event in session.events for call in event.function_calls() if call.id]
-    mocks = value.get("mocks")
-    recorded = {"answers": tuple(in_order), "call_ids": tuple(ids), "mocks": mocks if isinstance(mocks, dict) else {}}
+    recorded = {"answers": tuple(in_order), "call_ids": tuple(ids), "mocks": value.get("mocks") or {}}
     return session.replay(value["events"], kind="test", **recorded)
 
 
