@@ -271,7 +271,7 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
 )
 @with_options()
 def watch(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
-    """Run, and run again what a saved file affects: agent code, prompts, eval files. Ctrl-C ends."""
+    """Run again what each saved file affects: agent code, prompts, eval files. Ctrl-C ends."""
     from agent_eval_action.cli.watch import watch_command
 
     raise typer.Exit(watch_command(flags, evalsets or ()))
@@ -289,7 +289,7 @@ def merge(  # noqa: PLR0917 - typer makes an option of each
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Join the results of shards, run what is in doubt again, compare, write reports, decide."""
+    """Join the results of shards, re-run what is in doubt, compare, write reports, decide."""
     raise typer.Exit(_run({**flags, "merge": results}, evalset or (), verbose=verbose, quiet=quiet, as_json=as_json))
 
 
@@ -305,7 +305,7 @@ def plan(
         int | None, typer.Option("--shards", metavar="N", help="So many shards, however long they take.")
     ] = None,
 ) -> None:
-    """Say how many shards the suite needs by main's durations: the jobs of a matrix, as JSON on stdout."""
+    """Print the jobs of a matrix as JSON: as many shards as the suite needs by main's durations."""
     from agent_eval_action.cli.shards import plan_command
 
     plan_command(flags, evalsets or (), target, shards)
@@ -326,7 +326,7 @@ def next_wave(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The attempts of each job, for `run --wave`.")
     ] = Path(".agent-eval/wave.json"),
 ) -> None:
-    """Say which jobs make what is to be run again: those of a matrix, as JSON on stdout; none where merge can do it."""
+    """Print the jobs of a matrix that re-run what is in doubt, as JSON; an empty list if merge can do it."""
     from agent_eval_action.cli.shards import next_wave_command
 
     next_wave_command({**flags, "merge": results}, evalset or (), target, output)
@@ -408,7 +408,7 @@ def simulate(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same numbers.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the rules do on your own history: how often they block, what they catch, at what cost."""
+    """Simulate the gate on your own history: how often it blocks, what it catches, at what cost."""
     from agent_eval_action.cli.baseline import simulate_command
 
     simulate_command(flags, runs, seed, as_json=as_json)
@@ -424,7 +424,7 @@ def report(
     ] = "markdown",
     output: OutputFile = None,
 ) -> None:
-    """Render a report from results alone."""
+    """Render a report from the results of a run."""
     from agent_eval_action.cli.outputs import report_input, results_file, write_data
     from agent_eval_action.diagnostics.reader import did_you_mean
     from agent_eval_action.reports import REPORTS, results_json
@@ -447,7 +447,7 @@ def post(
     flags: dict[str, Any],
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
 ) -> None:
-    """Comment with the results of this or, on workflow_run, of an earlier run. Trusts none of them."""
+    """Comment with the results of this run or, on workflow_run, of an earlier one. Trusts neither."""
     from agent_eval_action.cli.comment import post_command
 
     post_command(results, flags)
@@ -462,7 +462,7 @@ def convert(
     ] = None,
     output: OutputFile = None,
 ) -> None:
-    """Make an eval set of a list of scenarios, or of an eval file in an older schema."""
+    """Turn a list of scenarios, or an eval file in an older schema, into an eval set."""
     from agent_eval_action.cli.eval_files import convert_command
 
     convert_command(file, session_file, output)
@@ -499,7 +499,7 @@ def capture(  # noqa: PLR0917 - typer makes an option of each
         bool, typer.Option("--force", help="Keep it also where a case has the same conversation.")
     ] = False,
 ) -> None:
-    """Keep a conversation with the agent as an eval case: have one here, or take one from a file."""
+    """Save a conversation with the agent as an eval case: have one here, or take one from a file."""
     from agent_eval_action.cli.capture import CaptureOptions, capture_command
 
     options = CaptureOptions(into, name.strip(), source, tuple(cases or ()), state, force)
@@ -517,7 +517,7 @@ def explain(  # noqa: PLR0917 - typer makes an option of each
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Print all that is known of a case: criteria, history, the last run, what would make it pass."""
+    """Print everything known about a case: criteria, history, the last run, what would make it pass."""
     from agent_eval_action.cli.explain import explain_command
 
     explain_command(case, agent, eval_set, results, config, as_json=as_json)
@@ -546,7 +546,7 @@ def update(  # noqa: PLR0917 - typer makes an option of each
     ] = "",
     config: ConfigFile = None,
 ) -> None:
-    """Show what cases expect against what the agent did in the last run, and write what is accepted."""
+    """Show what cases expect beside what the agent did in the last run, and save what you accept."""
     from agent_eval_action.cli.accept import update_command
 
     raise typer.Exit(update_command(cases or (), results, config, every=every, yes=yes, reason=reason.strip()))
@@ -587,7 +587,7 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
     ] = "",
     config: ConfigFile = None,
 ) -> None:
-    """Accept an intended change, or quarantine a case, in .agent-eval/accept.yaml: commit it with the change."""
+    """Accept an intended change, or quarantine a case, in .agent-eval/accept.yaml; commit it with the change."""
     from agent_eval_action.cli.accept import accept_named, accept_worse
 
     named = {
@@ -627,7 +627,7 @@ def baseline_update(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the suite (5 repeats unless told) and store what it scored as the baseline."""
+    """Run the suite (5 repeats by default) and store its scores as the baseline."""
     from agent_eval_action.cli.baseline import update_command
     from agent_eval_action.cli.session import verbosity_of
 
@@ -651,7 +651,7 @@ def baseline_show(
 def baseline_history(
     config: ConfigFile = None,
 ) -> None:
-    """List the runs of main that this checkout is compared with."""
+    """List main's runs that this checkout is compared with."""
     from agent_eval_action.cli.baseline import history_command
 
     history_command(config)
