@@ -387,7 +387,6 @@ def _resolve_agents(
 
 
 def _agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
-    """The configured fields of AgentDefaults."""
     values = {option.name: given[option.name].value for option in AGENT_OPTIONS if option.name in given}
     values.pop("evals", None)
     return {"driver": "recorded", **values} if values.get("recording") else values

@@ -313,7 +313,6 @@ def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[
 
 
 def _objects(client: Any, bucket: str, name: str, agents: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
-    """The objects at an address, each with the agent whose store it is from."""
     if name.endswith(_SUFFIXES):
         if client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry()) is not None:
             yield name, None

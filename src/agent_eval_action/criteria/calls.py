@@ -546,7 +546,6 @@ def _without_empty(value: Any) -> Any:
 
 
 def _first_difference(want: list[Any], got: list[Any]) -> str:
-    """Describe the first difference between the events; "" if there is none."""
     lost, added = [event for event in want if event not in got], [event for event in got if event not in want]
     if lost and added:
         return f"an event of {_author(added[0])}: {_difference(lost[0], added[0])}"

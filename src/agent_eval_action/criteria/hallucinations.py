@@ -191,7 +191,6 @@ def _pair_labels(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tup
 
 
 def _score_turn(turn: int, found: Sequence[Passage], labelled: Sequence[Sequence[SentenceLabel]]) -> TurnScore:
-    """Average the scores of the turn's texts."""
     scores = [float(statistics.mean(int(label.label in _HARMLESS) for label in labels)) for labels in labelled]
     sentences = tuple(label for labels in labelled for label in labels)
     bad = [label for label in sentences if label.label not in _HARMLESS]

@@ -241,7 +241,6 @@ def normalized(text: str, *, ignore_case: bool, ignore_whitespace: bool) -> str:
 
 
 def _positions(sequence: Sequence[str]) -> dict[str, int]:
-    """Bit masks of the positions of each item."""
     places: dict[str, bytearray] = {}
     size = len(sequence) // 8 + 1
     for place, item in enumerate(sequence):

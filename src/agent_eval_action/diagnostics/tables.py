@@ -180,7 +180,6 @@ def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[str]:
-    """Lines of a UTF-8 file, with line feeds as line ends."""
     number = 1
     while raw := file.readline(MAX_ROW_BYTES + 1):
         if len(raw) > MAX_ROW_BYTES:

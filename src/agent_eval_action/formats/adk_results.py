@@ -52,7 +52,6 @@ class AdkMetric(LenientModel):
 
 
 def _known_fields(value: Mapping[str, Any], model: type[AdkModel]) -> dict[str, Any]:
-    """The values of a model's fields by field name, without nulls."""
     found = {name: value.get(name, value.get(field.alias or name)) for name, field in model.model_fields.items()}
     return {name: item for name, item in found.items() if item is not None}
 

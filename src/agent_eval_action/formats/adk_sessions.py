@@ -161,7 +161,6 @@ def _read(reading: Reading) -> EvalSet | None:
 
 
 def _expected_turn(turn: Invocation) -> Invocation:
-    """The turn without its measurements."""
     return Invocation(
         user_content=turn.user_content, final_response=turn.final_response, intermediate_data=turn.intermediate_data
     )

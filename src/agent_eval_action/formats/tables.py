@@ -204,7 +204,6 @@ class _Cases:
         )
 
     def _given_id(self, row: Row, given: Any) -> str:
-        """The row's id, or "". Raises WrongValue."""
         if given is None:
             return ""
         name = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -284,7 +283,6 @@ class _Cases:
 
 
 def _values_by_role(values: JsonObject, roles: dict[str, str]) -> JsonObject:
-    """A row's non-empty values by role."""
     found = {role: _get(values, column) for role, column in roles.items()}
     return {role: value for role, value in found.items() if value is not None and value != ""}
 

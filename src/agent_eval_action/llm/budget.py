@@ -35,7 +35,6 @@ _MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BL
 
 
 def _tokens(size: int) -> int:
-    """Estimate the tokens in this many bytes of UTF-8."""
     return -(-size // _BYTES)
 
 
@@ -254,7 +253,6 @@ class Meter:
         return Spend(1, tokens, price.usd(usage) if price is not None else 0.0)
 
     def _count_call(self, purpose: str, model: str, usage: LlmUsage, *, failed: int = 0) -> None:
-        """Count one call by its reported usage."""
         price = self.prices.find(model)
         reported = usage.total is not None
         cost = {"usd": price.usd(usage)} if price is not None and reported else {"unpriced": 1}
@@ -262,7 +260,6 @@ class Meter:
         self._add(purpose, model, calls=1, failed=failed, calls_without_usage=int(not reported), **tokens, **cost)
 
     def _add(self, purpose: str, model: str, **counted: float) -> None:
-        """Add to the fields of a ``ModelUse``."""
         provider = AGENT if purpose == AGENT else provider_of(model)
         counts = self._counts.setdefault((purpose, provider, model), {})
         for name, number in counted.items():

@@ -59,7 +59,6 @@ class OneRequest:
         return answers[place] if place < len(answers) else await self.inner.generate(request)
 
     def _join(self, request: LlmRequest) -> _Batch:
-        """Find an open batch for this request, or open one."""
         for batch in self._open:
             has_room = len(batch.samples) < MOST_CANDIDATES and request.sample not in batch.samples
             if has_room and replace(request, sample=batch.request.sample) == batch.request:

@@ -42,7 +42,6 @@ class Price:
 
 @cache
 def _price_table() -> tuple[str, dict[str, Price]]:
-    """The date of the price table, and its prices."""
     table = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
     prices = {}
     for model, entry in table["models"].items():

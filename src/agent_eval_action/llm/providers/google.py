@@ -200,7 +200,6 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
 
 
 def _response_error(failure: HttpFailure, name: str, where: Address) -> LlmError:
-    """The error of a response other than 200; reads Google's error envelope if there is one."""
     envelope = _envelope(failure.body)
     plain = failure.body.decode("utf-8", "replace")
     page = plain.lstrip().startswith("<")  # a proxy's HTML page has no useful line

@@ -102,7 +102,6 @@ def refused_part(status: int, body: object) -> Literal["form", "length", ""]:
 
 
 def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
-    """The arguments of chat.completions.create."""
     system = sendable(request.system)
     asked: dict[str, Any] = {"model": name}
     if request.candidates > 1:
@@ -223,7 +222,6 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
 
 
 def _response_error(error: Any, name: str, secrets: tuple[str, ...]) -> LlmError:
-    """The error of a response; ``error`` is the SDK's APIStatusError."""
     body = error.body if isinstance(error.body, dict) else {}
     message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
     plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
