@@ -26,7 +26,6 @@ from agent_eval_action.results.evalset import (
 _OWN_KEYS: Final = frozenset({"eval_mode", "context_messages", "actual_conversation"})
 _CONVERSATIONS: Final = ("conversation", "actual_conversation")
 _CHAT_KEYS: Final = frozenset({"content", "contentParts", "content_parts"})
-_TURN_KEYS: Final = frozenset(Invocation.model_fields)
 _CALL: Final = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 _FALLBACK: Final = {"app_name": "app", "user_id": "user"}
 
@@ -138,7 +137,7 @@ def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
         }
     elif tools is not None:
         reading.error((*at, "tools"), "must be a list", value=shorten(tools))
-    return {key: item for key, item in _with_rubrics(made).items() if key in _TURN_KEYS}
+    return _with_rubrics(made)
 
 
 def _arguments(call: JsonObject) -> Any:
