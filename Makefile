@@ -7,8 +7,8 @@ PYTHON ?= $(shell requirements/environment.sh find 3.11)
 PYTHON310 ?= $(shell requirements/environment.sh find 3.10 python3.10 $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3))
 # More options for every run of pytest, as CI gives them.
 PYTEST_FLAGS ?=
-# Property tests run a quarter of their examples in `test`, and all of them in `test-rest`; CI leaves them at a quarter.
-EXAMPLES ?= --all-examples
+# Of `test-rest`: property tests, which run a quarter of their examples in `test`, run all of them here; not in CI.
+REST_FLAGS ?= --all-examples
 PYTEST = .venv/bin/python -m pytest $(PYTEST_FLAGS)
 # On two cores: many tests wait for processes, so others compute meanwhile.
 WORKERS ?= 4
@@ -57,7 +57,7 @@ test-remaining: setup setup-oracles ## test-rest and test-container side by side
 
 .PHONY: test-rest
 test-rest: setup setup-oracles setup-peers ## what test leaves out: slow tests, variants and examples, google-adk 1.10
-	$(PYTEST) -n $(WORKERS) --dist worksteal $(EXAMPLES) -m "adk110 or exhaustive"
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(REST_FLAGS) -m "adk110 or exhaustive"
 
 .PHONY: test-adk110
 test-adk110: setup setup-oracles ## what runs on google-adk 1.10
