@@ -150,29 +150,12 @@ def _load_without_package(name: str) -> Any:
     def import_(wanted: str, *arguments: Any, **named: Any) -> Any:
         if wanted.split(".", maxsplit=1)[0] != package:
             return builtins.__import__(wanted, *arguments, **named)
-        folder = root.joinpath(*wanted.split(".")[1:])
-        if not folder.is_dir():
+        if not root.joinpath(*wanted.split(".")[1:]).is_dir():
             return load(wanted)
         names = named.get("fromlist") or arguments[2]  # `from package import module`
-        if missing := [each for each in names if not folder.joinpath(f"{each}.py").is_file()]:
-            raise ImportError(f"no module {wanted}.{missing[0]}", name=wanted)
-        return SimpleNamespace(**{each: _Unloaded(partial(load, f"{wanted}.{each}")) for each in names})
+        return SimpleNamespace(**{each: load(f"{wanted}.{each}") for each in names})
 
     return load(name)
-
-
-class _Unloaded:
-    """A module that is loaded when something of it is asked for.
-
-    NLTK's guard against slow patterns brings an engine of its own, which takes as long as the rest; stemming asks for
-    nothing of it.
-    """
-
-    def __init__(self, load: Callable[[], Any]) -> None:
-        self._load = load
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._load(), name)
 
 
 _EXCERPT = 160

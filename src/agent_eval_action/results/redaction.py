@@ -59,7 +59,7 @@ class Redaction:
 
     def hide_matches(self, patterns: Iterable[str]) -> None:
         """Hide from now on what matches one of these patterns of a user."""
-        self._patterns += (one for one in map(compile_pattern, patterns) if one not in self._patterns)
+        self._patterns += (found for found in map(compile_pattern, patterns) if found not in self._patterns)
 
     def _remember_beginnings(self, found: Iterable[str]) -> None:
         """A sentence may quote only the beginning of a redacted text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -29,6 +30,18 @@ def ask(text: str = "Is it so?", *, model: str = "gemini-2.5-flash", **fields: o
     """A judge's question."""
     given = {"schema": SCHEMA, "system": "You judge.", **fields}
     return LlmRequest(model, (Message("user", text),), **given)
+
+
+def never_answer(gemini: GeminiServer) -> asyncio.Event:
+    """Let every request wait; the event is set when the first has arrived."""
+    arrived = asyncio.Event()
+
+    async def hold(_: object) -> None:
+        arrived.set()
+        await asyncio.sleep(600)
+
+    gemini.hold = hold
+    return arrived
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from support.openai_server.faults import Fault as OpenAiFault
 from support.openai_server.messages import ChatReply
 from support.openai_server.server import OpenAiServer
 
-from .conftest import KEY, ask
+from .conftest import KEY, ask, never_answer
 
 
 def numbered(candidate: int) -> str:
@@ -220,13 +220,7 @@ async def test_whoever_is_cancelled_takes_nobody_along(llm: LlmStack, gemini: Ge
 
 
 async def test_what_all_gave_up_is_counted(llm: LlmStack, gemini: GeminiServer) -> None:
-    arrived = asyncio.Event()
-
-    async def hold(_: Any) -> None:
-        arrived.set()
-        await asyncio.sleep(600)
-
-    gemini.hold = hold
+    arrived = never_answer(gemini)
     asking = [asyncio.create_task(llm.generate(ask(sample=n, purpose="match"))) for n in range(3)]
     await arrived.wait()
     for task in asking:

@@ -15,7 +15,7 @@ from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.model_server.faults import RateLimit
 
-from .conftest import ANSWER, KEY, ask
+from .conftest import ANSWER, KEY, ask, never_answer
 
 
 def opened(
@@ -103,15 +103,9 @@ async def test_who_waits_to_ask_again_holds_no_place(gemini: GeminiServer, tmp_p
 
 
 async def test_what_is_given_up_on_the_wire_is_counted(gemini: GeminiServer, tmp_path: Path) -> None:
-    arrived = asyncio.Event()
-
-    async def hold(_: Any) -> None:
-        arrived.set()
-        await asyncio.sleep(600)
-
-    gemini.hold = hold
+    arrived = never_answer(gemini)
     llm = opened(gemini, tmp_path, concurrency=1)
-    asking = [asyncio.create_task(llm.generate(ask(sample=n, purpose="match"))) for n in range(2)]
+    asking = [asyncio.create_task(llm.generate(ask(repeat=n, purpose="match"))) for n in range(2)]
     await arrived.wait()
     for task in asking:
         task.cancel()

@@ -31,16 +31,6 @@ def test_scipy_is_not_imported_and_nltk_is_whole_afterwards() -> None:
     assert said.split() == ["False", "False", "run"]
 
 
-def test_what_stemming_does_not_ask_for_is_not_imported() -> None:
-    modules = ("scipy", "nltk", "regex")
-    assert say(f"import sys\n{SHORT}\nt('flies')\nprint([name for name in {modules} if name in sys.modules])") == "[]\n"
-
-
-def test_a_module_that_is_asked_for_later_is_loaded_then() -> None:
-    code = "from agent_eval_action.criteria.text import _load_without_package as load; p = load('nltk.stem.porter')"
-    assert say(f"{code}; print(p.redos.sub('a', 'b', 'cat'))") == "cbt\n"
-
-
 def test_threads_that_come_first_together_get_one_tokenizer() -> None:
     code = """
 import threading
