@@ -25,10 +25,9 @@ from agent_eval_action.folders import relative
 from agent_eval_action.llm.credentials import dotenv_of_agent
 from agent_eval_action.processes.agent_service import program_log
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
-from agent_eval_action.processes.pool import WorkerPool, available_cores
 from agent_eval_action.processes.process import StartedProcess
 from agent_eval_action.processes.protocol import Frame, to_invocation
-from agent_eval_action.processes.worker import WorkerClient
+from agent_eval_action.processes.worker import WorkerClient, WorkerPool, available_cores
 from agent_eval_action.results.evalset import Content, FunctionCall
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 from agent_eval_action.sandbox.sandboxes import reason_not_isolated

@@ -80,9 +80,9 @@ class LineProgram:
     async def connect(cls, program: Program, log: OutputLog, limit: int, source: str) -> LineProgram:
         """Attach the program's pipes to the event loop. A line may have ``limit`` bytes."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit)
-        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.stdout)
-        writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.stdin)
-        program.stdin = program.stdout = None  # the transports close them
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.process.stdout)
+        writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.process.stdin)
+        program.process.stdin = program.process.stdout = None  # the transports close them
         return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop), source=source)
 
     @property

@@ -1,7 +1,7 @@
 """Start the programs of an agent's ``command`` as the agent's user, read their output, and stop their process trees.
 
-``start_program`` is the lower half, for programs that use pipes. ``AgentService`` is a server: it gets a free port and
-is waited for until it answers. Only its own processes may listen there (``listeners``).
+``AgentService`` is a server: it gets a free port and is waited for until it answers. Only its own processes may listen
+there, since another agent's might answer in its place; on Linux the tables of /proc tell.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -16,16 +17,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from agent_eval_action.environments.runtime import AgentFolder, AgentRuntimeSpec
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name, folders_upwards
-from agent_eval_action.processes.listeners import Port
 from agent_eval_action.processes.process import (
     MARKER,
     OutputLog,
@@ -34,8 +34,10 @@ from agent_eval_action.processes.process import (
     exit_description,
     kill_tree,
     last_lines,
+    pids_with_marker,
 )
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.sandbox.users import process_statuses
 
 HOST: Final = "127.0.0.1"
 PORT: Final = "{port}"
@@ -46,6 +48,14 @@ _PROBE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.5
 _EXIT_WAIT_S: Final = 0.5  # a connection breaks slightly before its process can be reaped
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS: Final = "0A"
+_INODE: Final = re.compile(r"^socket:\[(\d+)\]$")
+_LOCAL: Final = frozenset(
+    {"0100007F", "00000000", "0" * 32, "0000000000000000FFFF00000100007F", "0000000000000000FFFF000000000000"}
+)
+"""Addresses, as the tables write them, at which a connection to 127.0.0.1 may end."""
 
 Probe = Callable[[str], Awaitable[bool]]
 """Whether the server at an address answers. May raise OSError."""
@@ -64,14 +74,12 @@ def shown_command(words: Sequence[str]) -> str:
 
 @dataclass
 class Program:
-    """A running program. With pipes, ``stdin`` and ``stdout`` are ours; its other output goes to the log."""
+    """A running program. With pipes, its standard input and output are ours; its other output goes to the log."""
 
     process: subprocess.Popen[bytes]
     marker: str
     place: AgentFolder
     output: OutputReader
-    stdin: IO[bytes] | None = None
-    stdout: IO[bytes] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -86,12 +94,11 @@ class Program:
         code = self.process.poll()
         return "still runs" if code is None else exit_description(code)
 
-    def stop(self, grace_s: float = 2.0) -> None:
+    def stop(self, grace_s: float) -> None:
         """Terminate its process group, then kill everything it started. Blocks; safe to call twice."""
-        for pipe in (self.stdin, self.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        for pipe in filter(None, (self.process.stdin, self.process.stdout)):
+            with contextlib.suppress(OSError):
+                pipe.close()
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGTERM)
@@ -101,21 +108,11 @@ class Program:
         self.output.finish()
 
 
-def start_program(
-    spec: AgentRuntimeSpec,
-    words: Sequence[str],
-    log: OutputLog,
-    variables: Mapping[str, str] | None = None,
-    *,
-    pipes: bool = False,
+def _start_program(
+    spec: AgentRuntimeSpec, words: Sequence[str], log: OutputLog, variables: Mapping[str, str], pipes: bool
 ) -> Program:
-    """Start a command in the agent's folder, as its user. Blocks.
-
-    ``variables`` are added to those that the agent sees. With ``pipes`` we hold its standard input and output. Raises
-    AgentEnvironmentError or OSError.
-    """
     place = spec.locate()
-    environ = _environ(spec, place, variables or {})
+    environ = _environ(spec, place, variables)
     program = words[0] if "/" not in words[0] else str(place.folder / words[0])
     if shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
         hint = "install it in an earlier step, or name its file relative to the agent's folder"
@@ -139,7 +136,7 @@ def start_program(
         os.close(output_write)
     output = OutputReader(output_read, log)
     output.start()
-    return Program(process, marker, place, output, process.stdin, process.stdout)
+    return Program(process, marker, place, output)
 
 
 async def begin_program(
@@ -150,8 +147,12 @@ async def begin_program(
     *,
     pipes: bool = False,
 ) -> Program | AttemptError:
-    """Run ``start_program`` in a thread; return the program or an error. Leaves no program if cancelled."""
-    starting = asyncio.ensure_future(asyncio.to_thread(start_program, spec, words, log, variables, pipes=pipes))
+    """Start a command in the agent's folder, as its user; return an error if that fails.
+
+    ``variables`` are added to those that the agent sees. With ``pipes`` we hold its standard input and output. Leaves
+    no program if cancelled.
+    """
+    starting = asyncio.ensure_future(asyncio.to_thread(_start_program, spec, words, log, variables or {}, pipes))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -201,7 +202,6 @@ class AgentService:
     variables: Mapping[str, str] = field(default_factory=dict)
     _port: int = 0
     _program: Program | None = None
-    _owned: Port | None = None
     _log: OutputLog | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -246,10 +246,7 @@ class AgentService:
         program = self._program
         if program is None:
             return None
-        if self._owned is None or self._owned.marker != program.marker:
-            user = program.place.user
-            self._owned = Port(self._port, program.marker, program.process.pid, user.uid if user else None)
-        stranger = await asyncio.to_thread(self._owned.stranger)
+        stranger = await asyncio.to_thread(_stranger, self._port, program)
         if not stranger or program.has_ended:
             return None
         message = f"{stranger} listens on port {self._port}, which is that of {self._shown}: its answers are not taken"
@@ -289,3 +286,51 @@ class AgentService:
         message = f"{self._shown} has not answered on port {self._port} within {limit:g} s"
         hint = f"the port is given as {PORT} in the command and as $PORT"
         return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{message}: {hint}", traceback=program.tail())
+
+
+def _stranger(port: int, program: Program) -> str:
+    """Return who listens on a program's port in its place, for a message; "" if it does itself."""
+    listening = dict(_listening(port))
+    if (user := program.place.user) is not None:
+        # The kernel reports the uid, and nobody else's code runs under it.
+        others = [f"a process of user {owner}" for owner in listening.values() if owner != user.uid]
+        return "nobody" if not listening and _TABLES[0].exists() else next(iter(others), "")
+    # Root is trusted: if the command starts a container, the engine's proxy listens as root.
+    inodes = {inode for inode, owner in listening.items() if owner != 0 or os.geteuid() == 0}
+    group = {pid for pid, _ in process_statuses() if _group(pid) == program.process.pid} if inodes else set()
+    try:
+        for pid in pids_with_marker(program.marker) | group if inodes else ():
+            inodes -= set(_sockets(pid))
+    except PermissionError:  # one of the program's processes hides its files
+        return ""
+    return f"a process of user {listening[min(inodes)]}" if inodes else ""
+
+
+def _listening(port: int) -> Iterator[tuple[str, int]]:
+    """Yield the inode and the owner's uid of each socket that listens on the port."""
+    for table in _TABLES:
+        lines: list[str] = []
+        with contextlib.suppress(OSError):
+            lines = table.read_text().splitlines()[1:]
+        for fields in map(str.split, lines):
+            address, _, number = fields[1].partition(":")
+            if fields[3] == _LISTENS and int(number, 16) == port and address in _LOCAL:
+                yield fields[9], int(fields[7])
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """Yield the inodes of a process's sockets. Raises PermissionError if they are hidden."""
+    try:
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                if found := _INODE.match(str(Path(entry.path).readlink())):
+                    yield found[1]
+    except (FileNotFoundError, ProcessLookupError):
+        return

@@ -10,9 +10,7 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -20,49 +18,29 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.process import MARKER, StartedProcess, execute, kill_tree, start_process
+from agent_eval_action.processes.process import (
+    MARKER,
+    ForkedProcess,
+    StartedProcess,
+    execute,
+    kill_tree,
+    read_answer,
+    start_process,
+)
 from agent_eval_action.sandbox.users import SandboxUser
 
-_UNKNOWN_CODE: Final = 255
-"""Exit code if the fork server ended before its child, as in multiprocessing."""
-
-_CREDENTIALS: Final = struct.Struct("3i")
-_ANSWER_BYTES: Final = 4096
-_ANSWER_S: Final = 1.0
+_END_S: Final = 1.0
 _IMPORT_S: Final = 180.0
 _FORK_S: Final = 5.0  # an agent, which runs as the same user, may have stopped the server
 
 _Key = tuple[Path, tuple[tuple[str, str], ...], SandboxUser | None]
 
 
-class ForkedProcess:
-    """A ``Process`` whose parent is a fork server. It stays a zombie until ``wait`` has its exit code."""
-
-    def __init__(self, pid: int, answers: socket.socket) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._answers = answers
-        self._pid_fd = os.pidfd_open(pid)
-        self._lock = threading.Lock()
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code. Several threads may wait, one after the other."""
-        with self._lock:
-            if self.returncode is None:
-                ended = select.poll()
-                ended.register(self._pid_fd, select.POLLIN)
-                if not ended.poll(None if timeout is None else timeout * 1000):
-                    raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
-                os.close(self._pid_fd)
-                code = None
-                with self._answers, contextlib.suppress(OSError):  # if the server has ended, the code is lost
-                    self._answers.settimeout(_ANSWER_S)
-                    code = _read_answer(self._answers)[0].get("code")
-                self.returncode = code if isinstance(code, int) else _UNKNOWN_CODE
-            return self.returncode
+class CannotForkError(OSError):
+    """The server has ended, is stopped or refuses to fork; the interpreter can be executed instead."""
 
 
 class ForkServerClient:
@@ -94,10 +72,10 @@ class ForkServerClient:
         finally:
             theirs.close()
 
-    def fork(self, marker: str, program: str, fds: Sequence[int]) -> ForkedProcess | None:
-        """Fork a worker, once google-adk is imported; None if it cannot be forked. Blocks.
+    def fork(self, marker: str, program: str, fds: Sequence[int]) -> ForkedProcess:
+        """Fork a worker, once google-adk is imported. Blocks.
 
-        Raises OSError if the import takes too long, or if ``close`` was called.
+        Raises CannotForkError, or another OSError if the import takes too long or ``close`` was called.
         """
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # The kernel reports who answers: the server runs code that the change under test installed, and might lie.
@@ -107,20 +85,16 @@ class ForkServerClient:
             with theirs:
                 request = json.dumps({"marker": marker, "program": program}).encode()
                 socket.send_fds(self._control, [request], [*fds, theirs.fileno()])
-            answer, pid = _read_answer(answers)
+            answer, pid = read_answer(answers)
             self.ready = True
             if answer.get("forked") is True:
                 return ForkedProcess(pid, answers)
-        except TimeoutError:
-            if not self.ready:
+        except OSError as error:  # the server has ended, or the process that it forked
+            if isinstance(error, TimeoutError) and not self.ready:
                 answers.close()
                 raise OSError(f"importing google-adk took longer than {_IMPORT_S:g} s") from None
-        except OSError:  # the server has ended, or the process that it forked
-            pass
         answers.close()
-        if self._closed:
-            raise OSError("the run ended")
-        return None
+        raise OSError("the run ended") if self._closed else CannotForkError
 
     def close(self) -> None:
         """Stop the server, which also ends a waiting ``fork``. Blocks."""
@@ -128,7 +102,7 @@ class ForkServerClient:
         if self.ready:  # it ends by itself, after its workers
             self._control.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ANSWER_S)
+                self._process.wait(_END_S)
         kill_tree(self._process, self._marker)
         self._control.close()
 
@@ -146,11 +120,11 @@ class ProcessStarter:
 
     def start(self) -> StartedProcess:
         """Start a process. Blocks until google-adk is imported. Raises OSError."""
-        server = self.server
-        if server is not None:
-            if started := start_process(self.launch, server.fork):
-                return started
-            self.servers.release(self, usable=False)
+        if self.server is not None:
+            try:
+                return start_process(self.launch, self.server.fork)
+            except CannotForkError:
+                self.servers.release(self, usable=False)
         return start_process(self.launch)
 
     def close(self) -> None:
@@ -228,15 +202,3 @@ def _can_fork(environ: dict[str, str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _read_answer(answers: socket.socket) -> tuple[dict[str, Any], int]:
-    """Return an answer, {} if it is missing or invalid, and the pid of the process that sent it."""
-    space = socket.CMSG_SPACE(_CREDENTIALS.size)
-    body, ancillary, _, _ = answers.recvmsg(_ANSWER_BYTES, space)
-    pid = next((_CREDENTIALS.unpack(data)[0] for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS), 0)
-    try:
-        answer = json.loads(body) if body else {}
-    except (ValueError, RecursionError):
-        answer = {}
-    return (answer if isinstance(answer, dict) and pid > 0 else {}), pid

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
@@ -15,9 +17,9 @@ from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.process import OutputLog
-from agent_eval_action.processes.worker import WorkerClient
+from agent_eval_action.processes.worker import WorkerClient, WorkerPool
 from agent_eval_action.results.evalset import FunctionReply
-from agent_eval_action.results.run_result import AttemptError
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 _FRAME_BYTES: Final = 4 << 20
 _MAX_PROCESSES: Final = 4
@@ -45,130 +47,99 @@ class MetricFunctions:
         self._known_interpreter = known_interpreter
         self._servers = servers or ForkServers()
         self._log = OutputLog(spec.logs, f"{file_name(spec.name)}.metrics.log", spec.limits.log_bytes)
-        self._idle: asyncio.Queue[WorkerClient] = asyncio.Queue()
-        self._processes: dict[WorkerClient, set[str]] = {}  # and the functions that each has imported
-        self._starting = False
-        self._launch: asyncio.Task[ProcessStarter | FunctionReply] | None = None
+        self._imported: defaultdict[WorkerClient, set[str]] = defaultdict(set)
+        self._starter: ProcessStarter | None = None
+        self._pool: WorkerPool | None = None
+        self._opening: asyncio.Task[WorkerPool | FunctionReply] | None = None
         self._given_up = threading.Event()
-        self._unusable: FunctionReply | None = None
-        self._ending: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
         """Choose the interpreter and start a process now; return "" or why that failed. Optional."""
-        process = await self._acquire()
-        if isinstance(process, FunctionReply):
-            return process.error
-        self._release(process)
-        return ""
+        pool = await self._opened()
+        return pool.error if isinstance(pool, FunctionReply) else ""
 
     async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
         """Call ``package.module.function`` with ``metric``, ``actual``, ``expected`` and ``scenario`` as JSON.
 
         With ``source``, call the ``evaluate`` that it defines with ``instance``; ``function`` is then just a name.
         """
-        process = await self._acquire()
-        if isinstance(process, FunctionReply):
-            return process
+        pool, name = await self._opened(), uuid4().hex
+        if isinstance(pool, FunctionReply):
+            return pool
+        process = await pool.acquire(name)
+        if isinstance(process, AttemptError):
+            return _RUN_ENDED if self._given_up.is_set() else _not_started(process)
         try:
             reply = await self._call_in(process, function, arguments, source)
         except asyncio.CancelledError:
             process.retired = True
             raise
         finally:
-            self._release(process)
+            await pool.release(process, name)
         return _RUN_ENDED if self._given_up.is_set() and reply.error else reply
 
     async def stop(self) -> None:
         """Stop all processes and everything they started; waiting calls get a reply."""
         self._given_up.set()
-        await asyncio.gather(*(process.stop() for process in self._processes), *self._ending, return_exceptions=True)
-        if self._launch is not None:
-            (starter,) = await asyncio.gather(self._launch, return_exceptions=True)
-            if isinstance(starter, ProcessStarter):
-                await asyncio.to_thread(starter.close)
+        if self._pool is not None:
+            await self._pool.stop()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        if self._starter is not None:
+            await asyncio.to_thread(self._starter.close)
         self._log.close()
 
     async def _call_in(
         self, process: WorkerClient, function: str, arguments: Mapping[str, Any], source: str
     ) -> FunctionReply:
-        spec = self._spec
-        if function not in self._processes[process]:
+        if function not in self._imported[process]:
             load = {"op": "load", "s": function, **({"source": source} if source else {})}
-            loaded = await process.request(load, spec.limits.import_s, "the import")
+            loaded = await process.request(load, self._spec.limits.import_s, "the import")
             if isinstance(loaded, AttemptError):
                 where = " and ".join(process.launch.first_frame()["sys_path"])
                 message = f"cannot import {function} (from {where} or an installed package): {loaded.message}"
                 return FunctionReply(error=message, traceback=loaded.traceback)
-            self._processes[process].add(function)
+            self._imported[process].add(function)
         frame = {"op": "call", "s": function, "arguments": dict(arguments)}
-        reply = await process.request(frame, spec.timeout_s, "the call")
+        reply = await process.request(frame, self._spec.timeout_s, "the call")
         if isinstance(reply, AttemptError):
             return FunctionReply(error=f"{function}: {reply.message}", traceback=reply.traceback)
         return FunctionReply(value=reply.get("value"))
 
-    async def _acquire(self) -> WorkerClient | FunctionReply:
-        while not self._given_up.is_set() and self._unusable is None:
-            may_start = not self._starting and len(self._processes) < _MAX_PROCESSES
-            try:
-                async with asyncio.timeout(_GROW_S if self._processes or self._starting else 0):
-                    process = await self._idle.get()
-            except TimeoutError:
-                if may_start and not self._starting:
-                    return await self._start()
-                continue
-            if process.usable:
-                return process
-            self._release(process)
-        return self._unusable or _RUN_ENDED
+    async def _opened(self) -> WorkerPool | FunctionReply:
+        """Return the pool, whose first process is ready, or why there is none; calls that come meanwhile wait."""
+        if self._given_up.is_set():
+            return _RUN_ENDED
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        pool = await asyncio.shield(self._opening)
+        return _RUN_ENDED if self._given_up.is_set() else pool
 
-    async def _start(self) -> WorkerClient | FunctionReply:
-        self._starting = True
+    async def _open(self) -> WorkerPool | FunctionReply:
         try:
-            if self._launch is None:
-                self._launch = asyncio.create_task(asyncio.to_thread(self._prepare))
-            starter = await asyncio.shield(self._launch)
-            if isinstance(starter, FunctionReply) or self._given_up.is_set():
-                return starter if isinstance(starter, FunctionReply) else _RUN_ENDED
-            try:
-                process = WorkerClient(starter.start(), starter.launch, self._log)
-            except OSError as error:
-                return FunctionReply(error=f"the process for metric functions cannot be started: {error}")
-            self._processes[process] = set()
-            try:
-                ready = await asyncio.shield(process.ready)
-            except asyncio.CancelledError:
-                process.retired = True
-                self._release(process)
-                raise
-        finally:
-            self._starting = False
-        if not isinstance(ready, AttemptError):
-            return process
-        process.retired = True
-        self._release(process)
-        message = f"metric functions cannot be called: {ready.message}"
-        self._unusable = FunctionReply(error=message, traceback=ready.traceback)
-        return _RUN_ENDED if self._given_up.is_set() else self._unusable
-
-    def _release(self, process: WorkerClient) -> None:
-        """Offer the process to the next call, or stop it if it is not usable."""
-        if process.usable:
-            self._idle.put_nowait(process)
-        elif process in self._processes:
-            del self._processes[process]
-            task = asyncio.create_task(process.stop())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-
-    def _prepare(self) -> ProcessStarter | FunctionReply:
-        """Choose the interpreter. In a sandbox, functions get a copy of the tree that no agent can change. Blocks."""
+            self._starter = await asyncio.to_thread(self._prepare)
+        except (AgentEnvironmentError, OSError) as error:
+            hint = f" ({error.hint})" if isinstance(error, AgentEnvironmentError) and error.hint else ""
+            reason = error.message if isinstance(error, AgentEnvironmentError) else str(error)
+            return FunctionReply(error=f"no interpreter for metric functions: {reason}{hint}")
+        if self._given_up.is_set():
+            return _RUN_ENDED
+        pool = self._pool = WorkerPool(self._starter, self._log, 1, _MAX_PROCESSES, _GROW_S)
         try:
-            spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
-            place = spec.locate()
-            launch = Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
-            return self._servers.starter(launch, only_ready=True)
-        except AgentEnvironmentError as error:
-            reason = error.message + (f" ({error.hint})" if error.hint else "")
+            ready = await pool.start([self._starter.start()])
         except OSError as error:
-            reason = str(error)
-        return FunctionReply(error=f"no interpreter for metric functions: {reason}")
+            ready = AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
+        return _not_started(ready) if isinstance(ready, AttemptError) else pool
+
+    def _prepare(self) -> ProcessStarter:
+        """Choose the interpreter. In a sandbox, functions get a copy of the tree that no agent can change. Blocks."""
+        spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
+        place = spec.locate()
+        launch = Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
+        return self._servers.starter(launch, only_ready=True)
+
+
+def _not_started(error: AttemptError) -> FunctionReply:
+    executed = error.kind is not ErrorKind.ENVIRONMENT
+    what = "metric functions cannot be called" if executed else "the process for metric functions cannot be started"
+    return FunctionReply(error=f"{what}: {error.message}", traceback=error.traceback)

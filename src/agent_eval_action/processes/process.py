@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import select
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, overload
+from typing import Any, BinaryIO, Final
 
 from agent_eval_action.environments.runtime import AgentFolder, Launch
 from agent_eval_action.folders import OutputFolder
@@ -27,20 +30,56 @@ TAIL_LINES = 40
 TAIL_COLUMNS = 500  # a crash ends with the names of all extension modules in one line
 _GONE_S = 2.0
 _POLL_MS = 50
+_UNKNOWN_CODE: Final = 255
+"""Exit code if the fork server ended before its child, as in multiprocessing."""
+
+_CREDENTIALS: Final = struct.Struct("3i")
+_ANSWER_BYTES: Final = 4096
+_ANSWER_S: Final = 1.0
 
 
-class Process(Protocol):
-    """A worker's process: a ``subprocess.Popen``, or forked by a process of ours."""
+class ForkedProcess:
+    """What we use of ``subprocess.Popen``, for a process whose parent is a fork server.
 
-    @property
-    def pid(self) -> int: ...
+    It stays a zombie until ``wait`` has its exit code.
+    """
 
-    @property
-    def returncode(self) -> int | None: ...
+    def __init__(self, pid: int, answers: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._answers = answers
+        self._pid_fd = os.pidfd_open(pid)
+        self._lock = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code, once it has ended. Raises subprocess.TimeoutExpired."""
-        ...
+        """Return the exit code. Several threads may wait, one after the other."""
+        with self._lock:
+            if self.returncode is None:
+                ended = select.poll()
+                ended.register(self._pid_fd, select.POLLIN)
+                if not ended.poll(None if timeout is None else timeout * 1000):
+                    raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
+                os.close(self._pid_fd)
+                code = None
+                with self._answers, contextlib.suppress(OSError):  # if the server has ended, the code is lost
+                    self._answers.settimeout(_ANSWER_S)
+                    code = read_answer(self._answers)[0].get("code")
+                self.returncode = code if isinstance(code, int) else _UNKNOWN_CODE
+            return self.returncode
+
+
+def read_answer(answers: socket.socket) -> tuple[dict[str, Any], int]:
+    """Return a fork server's answer, {} if it is missing or invalid, and the pid of the process that sent it."""
+    body, ancillary, _, _ = answers.recvmsg(_ANSWER_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+    pid = next((_CREDENTIALS.unpack(data)[0] for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS), 0)
+    try:
+        answer = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        answer = {}
+    return (answer if isinstance(answer, dict) and pid > 0 else {}), pid
+
+
+Process = subprocess.Popen[bytes] | ForkedProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +93,41 @@ class StartedProcess:
     output_fd: int
 
 
-Fork = Callable[[str, str, Sequence[int]], Process | None]
-"""Forks a process from a marker, a program and three descriptors; returns None if it cannot."""
+def start_process(launch: Launch, fork: Callable[[str, str, Sequence[int]], Process] | None = None) -> StartedProcess:
+    """Start a worker in a session of its own. Raises OSError if it can neither be forked nor executed.
 
-
-@overload
-def start_process(launch: Launch) -> StartedProcess: ...
-@overload
-def start_process(launch: Launch, fork: Fork) -> StartedProcess | None: ...
-def start_process(launch: Launch, fork: Fork | None = None) -> StartedProcess | None:
-    """Start a worker in a session of its own. Raises OSError when the interpreter cannot be executed."""
+    ``fork`` gets a marker, a program and three descriptors.
+    """
     marker = secrets.token_hex(16)
     command_read, command_write = os.pipe()
     event_read, event_write = os.pipe()
     output_read, output_write = os.pipe()
-    theirs, ours = (command_read, event_write, output_write), (event_read, command_write, output_read)
-    process = None
+    theirs = (command_read, event_write, output_write)
     try:
-        process = fork(marker, launch.program, theirs) if fork else _execute(launch, marker, theirs)
-    finally:
-        for fd in theirs if process is not None else (*theirs, *ours):
+        process: Process
+        if fork is not None:
+            process = fork(marker, launch.program, theirs)
+        else:
+            process = execute(
+                launch.place,
+                launch.command(command_read, event_write, launch.program),
+                {**launch.environ(), MARKER: marker},
+                stdin=subprocess.DEVNULL,
+                stdout=output_write,
+                stderr=output_write,
+                pass_fds=(command_read, event_write),
+                cwd=launch.place.cwd,
+            )
+    except BaseException:
+        for fd in (event_read, command_write, output_read):
             os.close(fd)
-    if process is None:
-        return None
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
     # Fits into an empty pipe, so the import begins now, even if our event loop is busy.
     os.write(command_write, encode(launch.first_frame()))
     return StartedProcess(process, marker, event_read, command_write, output_read)
-
-
-def _execute(launch: Launch, marker: str, fds: tuple[int, int, int]) -> subprocess.Popen[bytes]:
-    command_read, event_write, output_write = fds
-    return execute(
-        launch.place,
-        launch.command(command_read, event_write, launch.program),
-        {**launch.environ(), MARKER: marker},
-        stdin=subprocess.DEVNULL,
-        stdout=output_write,
-        stderr=output_write,
-        pass_fds=(command_read, event_write),
-        cwd=launch.place.cwd,
-    )
 
 
 def execute(

@@ -1,4 +1,4 @@
-"""The client of one worker process: requests and replies, heartbeats, and its end."""
+"""The clients of worker processes: requests and replies, heartbeats, their end; and the pool of one agent's workers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from agent_eval_action.environments.runtime import Launch
+from agent_eval_action.processes.fork_server import ProcessStarter
 from agent_eval_action.processes.process import (
     OutputLog,
     OutputReader,
@@ -175,17 +177,14 @@ class WorkerClient:
         elif event == "failed" and not self.ready.done():
             self.ready.set_result(self._error_of(frame.get("error")))
         elif event == "call":
-            self._report_call(frame)
+            on_call, args = self._call_listeners.get(str(frame.get("s"))), frame.get("args")
+            if on_call is not None:
+                on_call(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
         else:
             self.retired = self.retired or bool(frame.get("retired"))
             reply = self._waiting.get(str(frame.get("s")))
             if reply is not None and not reply.done():
                 reply.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
-
-    def _report_call(self, frame: Frame) -> None:
-        on_call, args = self._call_listeners.get(str(frame.get("s"))), frame.get("args")
-        if on_call is not None:
-            on_call(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
 
     @property
     def _silence_s(self) -> float:
@@ -248,17 +247,16 @@ class WorkerClient:
         def verdict(_session: str) -> AttemptError:
             if reason:
                 message = f"{subject} wrote to the worker's own pipe ({reason})"
+            elif self._exit_code is None:
+                message = f"{subject} closed the worker's own pipe"
             else:
-                message = f"{subject} {self._exit_description()}"
+                message = f"{subject} {exit_description(self._exit_code)}"
             if sessions > 1:
                 message += f" while {sessions} sessions were open in it; each runs again alone"
             kind = ErrorKind.PROTOCOL if reason else ErrorKind.DIED
             return AttemptError(kind=kind, message=message, traceback=self._tail())
 
         self._terminate(verdict)
-
-    def _exit_description(self) -> str:
-        return "closed the worker's own pipe" if self._exit_code is None else exit_description(self._exit_code)
 
     def _tail(self) -> str:
         """Return the last lines of its output, with the paths the user knows."""
@@ -302,3 +300,135 @@ class WorkerClient:
 
 def _run_ended(_session: str) -> AttemptError:
     return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
+
+
+class WorkerPool:
+    """Starts, hands out, replaces and stops the workers of one agent, or of one agent's metric functions.
+
+    ``usual``: their number while none is saturated. ``size``: their maximum, not counting those for a session alone.
+    ``patience_s``: how long a session waits for a worker before another one is started.
+    """
+
+    def __init__(self, starter: ProcessStarter, log: OutputLog, usual: int, size: int, patience_s: float = 0.0) -> None:
+        self._starter = starter
+        self._log = log
+        self._usual = usual
+        self._size = size
+        self._patience_s = patience_s
+        self._workers: list[WorkerClient] = []
+        self._alone = asyncio.Semaphore(size)
+        self._ending: set[asyncio.Task[None]] = set()
+        self._exclusive = self._stopped = False
+        self._freed = asyncio.Condition()
+
+    async def start(self, started: Sequence[StartedProcess]) -> Frame | AttemptError:
+        """Take over workers that are importing; return the first frame of the first one to finish.
+
+        Returns an error only if no worker could import the agent. If one was killed while importing, another one is
+        tried.
+        """
+        self._workers += [WorkerClient(process, self._starter.launch, self._log) for process in started]
+        first = await self._first_ready()
+        if isinstance(first, AttemptError) and any(worker.ended_while_importing for worker in self._workers):
+            try:
+                self._new(alone=False)
+            except OSError as problem:
+                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+            first = await self._first_ready()
+        if not isinstance(first, AttemptError):
+            self._exclusive = bool(first.get("exclusive"))
+        return first
+
+    async def _first_ready(self) -> Frame | AttemptError:
+        """Return the frame of the first worker that is ready, or the last error if none is."""
+        for future in asyncio.as_completed([worker.ready for worker in self._workers if not worker.ready.done()]):
+            ready = await future
+            if not isinstance(ready, AttemptError):
+                break
+        return ready
+
+    async def acquire(self, session: str, *, alone: bool = False) -> WorkerClient | AttemptError:
+        """Return a worker for the session; with ``alone``, one that never holds another session."""
+        error = AttemptError(kind=ErrorKind.DIED, message="no worker could be started")
+        for _ in range(2):
+            try:
+                worker = await self._new_alone() if alone else await self._shared()
+            except OSError as problem:
+                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+            worker.sessions.add(session)
+            try:
+                ready = await asyncio.shield(worker.ready)
+            except asyncio.CancelledError:
+                await self.release(worker, session)
+                raise
+            failed = ready if isinstance(ready, AttemptError) else worker.dead
+            if failed is None:
+                return worker
+            # Others imported the agent, so it is not the agent's fault that this process ended.
+            kind = ErrorKind.DIED if worker.ended_while_importing else failed.kind
+            error = failed.model_copy(update={"kind": kind})
+            await self.release(worker, session)
+        return error
+
+    async def release(self, worker: WorkerClient, session: str) -> None:
+        """End the session. Its worker ends too if it was ``alone``, or if only a stuck turn is left in it."""
+        worker.sessions.discard(session)
+        if not worker.usable and not worker.sessions and worker in self._workers:
+            self._workers.remove(worker)
+            task = asyncio.create_task(worker.stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            if worker.alone:
+                self._alone.release()
+        async with self._freed:
+            self._freed.notify_all()
+
+    async def stop(self) -> None:
+        self._stopped = True
+        await asyncio.gather(*(worker.stop() for worker in self._workers), *self._ending, return_exceptions=True)
+        self._workers.clear()
+
+    def _new(self, *, alone: bool) -> WorkerClient:
+        if self._stopped:
+            raise OSError("the run ended")
+        worker = WorkerClient(self._starter.start(), self._starter.launch, self._log, alone=alone)
+        self._workers.append(worker)
+        return worker
+
+    async def _new_alone(self) -> WorkerClient:
+        await self._alone.acquire()
+        try:
+            return self._new(alone=True)
+        except OSError:
+            self._alone.release()
+            raise
+
+    async def _shared(self) -> WorkerClient:
+        clock = asyncio.get_running_loop().time
+        grow_at = clock() + self._patience_s
+        while True:
+            usable = [worker for worker in self._workers if worker.usable]
+            # An agent with reset_data keeps its data in the process: one session at a time.
+            free = [worker for worker in usable if not (self._exclusive and worker.sessions)]
+            # A worker costs processor time and a hundred megabytes. Most agents wait for their model, so one or two
+            # workers hold all sessions.
+            full = all(worker.sessions if len(usable) < self._usual else worker.saturated for worker in free)
+            # Whoever is patient also waits for a worker that is still importing.
+            may_grow = len(usable) < self._size and (not self._patience_s or all(w.ready.done() for w in usable))
+            if full and may_grow and (not usable or clock() >= grow_at):
+                return self._new(alone=False)
+            if free:
+                return min(free, key=lambda worker: (worker.saturated, len(worker.sessions)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(grow_at if may_grow else None), self._freed:
+                    await self._freed.wait()
+
+
+def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return the number of cores we may use: the process's affinity, limited by the container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = cpu_max.read_text().split()
+        if quota != "max":
+            count = min(count, max(1, round(int(quota) / int(period))))
+    return count

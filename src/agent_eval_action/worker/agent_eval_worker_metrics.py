@@ -42,7 +42,7 @@ def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
     os.chdir(init["cwd"])
     load_dotenv(Path(init["folder"]), Path(init["workspace"]))
     functions = LoadedFunctions()
-    channel.send({"ev": "ready"})
+    channel.send({"ev": "ready", "exclusive": True})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     frames: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

@@ -18,8 +18,8 @@ import pytest
 from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
-from agent_eval_action.processes.process import StartedProcess, kill_tree, start_process
+from agent_eval_action.processes.fork_server import CannotForkError, ForkServers, ProcessStarter
+from agent_eval_action.processes.process import ForkedProcess, StartedProcess, kill_tree, start_process
 from support.command import agent_eval
 
 ANSWERS_FOR_ANOTHER = """#!{python}
@@ -234,10 +234,14 @@ def end(started: StartedProcess) -> None:
 
 
 def test_descriptors_are_closed_when_nothing_starts(launch: Launch) -> None:
+    def refuse(*_: object) -> ForkedProcess:
+        raise CannotForkError
+
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(FileNotFoundError):
         start_process(launch)
-    assert start_process(launch, lambda *_: None) is None
+    with pytest.raises(CannotForkError):
+        start_process(launch, refuse)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

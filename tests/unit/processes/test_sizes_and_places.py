@@ -11,7 +11,7 @@ from agent_eval_action.environments.lock import LockFile, find_lock
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
 from agent_eval_action.environments.variables import install_environ
 from agent_eval_action.folders import OutputFolder, folders_upwards
-from agent_eval_action.processes.pool import available_cores
+from agent_eval_action.processes.worker import available_cores
 
 
 @pytest.mark.parametrize(
