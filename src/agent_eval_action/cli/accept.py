@@ -41,7 +41,6 @@ from agent_eval_action.cli.log import console, print_line, print_wrapped
 from agent_eval_action.cli.outputs import read_last_run
 from agent_eval_action.cli.session import plan_of, settings_for
 from agent_eval_action.config.criteria import UserSimulatorConfig
-from agent_eval_action.config.discovery import DiscoveredSet
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.diagnostics.suggestions import shortlist
@@ -73,7 +72,11 @@ def accept_named(
     Raises UsageError for a name that is not in the suite's files.
     """
     if quarantine is not None:
-        _refuse_day(quarantine["until"])
+        until = quarantine["until"]
+        if why := accepted.why_no_day(until):
+            raise UsageError(f"--until {until!r} {why}", hint="for example --until 2027-01-31")
+        if until < dt.datetime.now(dt.UTC).date().isoformat():
+            raise UsageError(f"--until {until} is over already", hint="name the last day on which the case may fail")
     settings = settings_for({"config": config}).settings
     names = names_of(plan_of(settings))
     for word, values in named.items():
@@ -115,15 +118,13 @@ def _entries(result: RunResult, accepted_of: Iterable[PairChange | CaseKey], rea
 
 
 def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
-    """Append entries to accept.yaml and print them."""
     entries = list(entries)
     path = settings.workspace / ACCEPT
     added = accepted.append(path, entries, workspace=settings.workspace)
     shown = relative(path, settings.workspace)
     for entry in added:
-        until = f" until {entry.until}" if isinstance(entry, Quarantine) else ""
-        does = "quarantined" if until else "accepted"
-        print_line(f"{does}{until}: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
+        what = f"quarantined until {entry.until}" if isinstance(entry, Quarantine) else "accepted"
+        print_line(f"{what}: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
     if left := len(entries) - len(added):
         already = "change is in it already" if left == 1 else "changes are in it already"
         print_line(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
@@ -132,13 +133,6 @@ def _append(settings: Settings, entries: Iterable[Mapping[str, str]]) -> None:
         if isinstance(added[0], Quarantine):
             note = f"{plural(len(added), 'entry', 'entries')} added; commit it. What it names runs and blocks nothing."
         print_line(f"{shown}: {note}")
-
-
-def _refuse_day(until: str) -> None:
-    if why := accepted.why_no_day(until):
-        raise UsageError(f"--until {until!r} {why}", hint="for example --until 2027-01-31")
-    if until < dt.datetime.now(dt.UTC).date().isoformat():
-        raise UsageError(f"--until {until} is over already", hint="name the last day on which the case may fail")
 
 
 _LINES_SHOWN: Final = 40
@@ -174,14 +168,13 @@ def update_command(
     folder = settings.out if results is None else results
     wanted = _selected_views(result, cases, every=every)
     attempts = attempts_of_run(folder if folder.is_dir() else folder.parent, wanted.keys(), settings.workspace)
-    skipped: list[CaseKey] = []
-    found = list(_differences(settings, wanted, attempts, skipped))
-    if not found and skipped:
-        print_line(f"{plural(len(skipped), 'case')} of {len(wanted)} could not be compared; the others need no update")
-        return ExitCode.INCONCLUSIVE
+    found, skipped = _differences(settings, wanted, attempts)
     if not found:
-        print_line("what the agent did is what these cases expect: there is nothing to update")
-        return ExitCode.PASS
+        if not skipped:
+            print_line("what the agent did is what these cases expect: there is nothing to update")
+            return ExitCode.PASS
+        print_line(f"{plural(skipped, 'case')} of {len(wanted)} could not be compared; the others need no update")
+        return ExitCode.INCONCLUSIVE
     review = _Review(settings, found)
     try:
         code = review.accept_all() if yes else review.ask()
@@ -206,44 +199,33 @@ def _selected_views(result: RunResult, cases: Sequence[str], *, every: bool) -> 
 
 
 def _differences(
-    settings: Settings,
-    wanted: Mapping[CaseKey, CaseView],
-    attempts: Mapping[CaseKey, Sequence[Attempt]],
-    skipped: list[CaseKey],
-) -> Iterator[_Difference]:
-    """Yield differences in file order; print cases that cannot be compared and add them to ``skipped``."""
-    left = {*wanted}
+    settings: Settings, wanted: Mapping[CaseKey, CaseView], attempts: Mapping[CaseKey, Sequence[Attempt]]
+) -> tuple[list[_Difference], int]:
+    """Return differences in file order; print cases that cannot be compared and count them."""
+    differences: list[_Difference] = []
+    left, skipped = {*wanted}, 0
     for found in discover_eval_files(settings, may_lack=True).sets:
-        keys = {key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
-        left -= keys
-        if keys:
-            yield from _differences_in_set(settings, found, {key.case: wanted[key] for key in keys}, attempts, skipped)
+        keys = {key.case: key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
+        left -= {*keys.values()}
+        file = EvalFile.of_set(found, settings.workspace)
+        for case in file.load().eval_set.eval_cases if keys else ():
+            key = keys.get(case.eval_id)
+            if key is None or case.conversation_scenario is not None:
+                continue
+            made = [attempt for attempt in attempts.get(key, ()) if attempt.error is None]
+            problem = ""
+            if not made:
+                problem = "the agent gave no answer in that run"
+            elif made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
+                problem = "the case is another than in that run: run it again"
+            if problem:
+                skipped += 1
+                print_line(f"{case.eval_id}: {problem}", style="yellow")
+            elif difference := _difference(key, file, case, made):
+                differences.append(difference)
     if left:
-        skipped += sorted(left)
         print_line(f"{plural(len(left), 'case')} of that run {'is' if len(left) == 1 else 'are'} in no eval file now")
-
-
-def _differences_in_set(
-    settings: Settings,
-    found: DiscoveredSet,
-    wanted: Mapping[str, CaseView],
-    attempts: Mapping[CaseKey, Sequence[Attempt]],
-    skipped: list[CaseKey],
-) -> Iterator[_Difference]:
-    file = EvalFile.of_set(found, settings.workspace)
-    for case in file.load().eval_set.eval_cases:
-        view = wanted.get(case.eval_id)
-        if view is None or view.result is None or case.conversation_scenario is not None:
-            continue
-        made = [attempt for attempt in attempts.get(view.key, ()) if attempt.error is None]
-        if not made:
-            skipped.append(view.key)
-            print_line(f"{case.eval_id}: the agent gave no answer in that run", style="yellow")
-        elif made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
-            skipped.append(view.key)
-            print_line(f"{case.eval_id}: the case is another than in that run: run it again", style="yellow")
-        elif (difference := _difference(view.key, file, case, made)) is not None:
-            yield difference
+    return differences, skipped + len(left)
 
 
 def _difference(key: CaseKey, file: EvalFile, case: EvalCase, made: Sequence[Attempt]) -> _Difference | None:
@@ -280,15 +262,15 @@ class _Review:
         """Accept every difference; each file is written once."""
         for number, difference in enumerate(self.found, 1):
             self._show(difference, number)
-        refused = False
+        code = ExitCode.PASS
         for path in dict.fromkeys(difference.file.path for difference in self.found):
             own = {diff.key.case: diff for diff in self.found if diff.file.path == path}
             refusals = next(iter(own.values())).file.replace_many({name: diff.proposed for name, diff in own.items()})
             self.written += [diff for name, diff in own.items() if name not in refusals]
             for name, why in refusals.items():
-                refused = True
+                code = ExitCode.USAGE
                 print_line(f"{name} is left as it is: {why}", style="red")
-        return ExitCode.USAGE if refused else ExitCode.PASS
+        return code
 
     def finish(self, result: RunResult, views: Mapping[CaseKey, CaseView], reason: str) -> None:
         """Print what was written; cases that the baseline has are also accepted in accept.yaml."""
@@ -308,25 +290,21 @@ class _Review:
         """Ask until the difference is accepted or skipped. Returns False when the user quits."""
         while True:
             print_line(_QUESTION, style="bold")
-            key = _pressed_key()
-            if key == "a":
-                self._write(difference)
-                return True
-            if key == "s":
-                return True
-            if key in {"q", "", "\x1b", "\x04"}:
-                return False
-            if key == "e":
-                difference = _edit_proposal(difference)
-                self._show(difference)
-
-    def _write(self, difference: _Difference) -> None:
-        try:
-            difference.file.replace_expectations(difference.key.case, difference.proposed)
-        except AgentEvalError as error:
-            print_line(str(error), style="red", lines=True)
-        else:
-            self.written.append(difference)
+            match _pressed_key():
+                case "a":
+                    try:
+                        difference.file.replace_expectations(difference.key.case, difference.proposed)
+                        self.written.append(difference)
+                    except AgentEvalError as error:
+                        print_line(str(error), style="red", lines=True)
+                    return True
+                case "s":
+                    return True
+                case "q" | "" | "\x1b" | "\x04":
+                    return False
+                case "e":
+                    difference = _edit_proposal(difference)
+                    self._show(difference)
 
     def _show(self, difference: _Difference, number: int = 0) -> None:
         place = fmt.place(relative(difference.file.path, self.settings.workspace), difference.line)
@@ -339,7 +317,12 @@ class _Review:
             if before.comparable != after.comparable:
                 title = f"turn {turn}: " if len(difference.expected) > 1 else ""
                 print_line(f"{title}{before.user}", indent=2, limit=200)
-                _show_lines(_turn_lines(before, after))
+                lines = list(_turn_lines(before, after))
+                for line in lines[:_LINES_SHOWN]:
+                    text = Text(log.terminal(f"{line[0]} {line[2:]}", 1_000), style=_SIGNS[line[0]])
+                    print_wrapped(console(), text, 4)
+                if len(lines) > _LINES_SHOWN:
+                    print_line(f"… {plural(len(lines) - _LINES_SHOWN, 'line')} more", indent=4)
 
 
 def _turn_lines(before: ExpectedTurn, after: ExpectedTurn) -> Iterator[str]:
@@ -361,20 +344,16 @@ def _diff(before: list[str], after: list[str]) -> Iterator[str]:
             yield from () if unchanged else (f"+ {line}" for line in after[at[2] : at[3]])
 
 
-def _show_lines(lines: Iterable[str]) -> None:
-    out, shown = console(), list(lines)
-    for line in shown[:_LINES_SHOWN]:
-        print_wrapped(out, Text(log.terminal(f"{line[0]} {line[2:]}", 1_000), style=_SIGNS[line[0]]), 4)
-    if len(shown) > _LINES_SHOWN:
-        print_line(f"… {plural(len(shown) - _LINES_SHOWN, 'line')} more", indent=4)
-
-
 def _edit_proposal(difference: _Difference) -> _Difference:
     """Open the proposal in the user's editor. Returns the difference unchanged if the edited text is unusable."""
     text = json.dumps([turn.to_json() for turn in difference.proposed], indent=2, ensure_ascii=False) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
-        turns = json.loads(_from_editor(editor, text))
+        with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
+            file = Path(folder, "expected.json")
+            file.write_text(text, encoding="utf-8")
+            subprocess.run([*shlex.split(editor), str(file)], check=False)  # noqa: S603 - the user's own editor
+            turns = json.loads(file.read_text(encoding="utf-8"))
         edited = tuple(turn.changed_by(new) for turn, new in zip(difference.proposed, turns, strict=True))
     except OSError as error:
         print_line(f"the editor {editor} cannot be started: {error.strerror or error}", style="red")
@@ -383,15 +362,6 @@ def _edit_proposal(difference: _Difference) -> _Difference:
         print_line(f"that cannot be used: {error}", style="red")
         return difference
     return replace(difference, proposed=edited)
-
-
-def _from_editor(editor: str, text: str) -> str:
-    """Return the edited text. Raises OSError, and ValueError if it is not UTF-8."""
-    with tempfile.TemporaryDirectory(prefix="agent-eval-") as folder:
-        file = Path(folder, "expected.json")
-        file.write_text(text, encoding="utf-8")
-        subprocess.run([*shlex.split(editor), str(file)], check=False)  # noqa: S603 - the user's own editor
-        return file.read_text(encoding="utf-8")
 
 
 def _pressed_key() -> str:

@@ -68,7 +68,10 @@ def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCo
     found = discover_eval_files(settings, may_lack=True)
     if not found.agents:
         raise no_agent_found(settings)
-    agent = _agent(found.agents)
+    if len(found.agents) > 1:
+        names = shortlist(found.agents, _NAMES_SHOWN, lambda agent: agent.name)
+        raise UsageError(f"there are {len(found.agents)} agents: {names}", hint="name one of them: --agent DIR")
+    agent = found.agents[0]
     target = _Target(settings, agent, _file_of(options, settings, agent, found.sets), options)
     target.file.refuse_unless_extensible()
     if options.name:  # before the conversation costs anything
@@ -78,13 +81,6 @@ def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCo
     if options.cases:
         raise UsageError("--case names a conversation of a file", hint="--from FILE")
     return _Dialogue(target).run()
-
-
-def _agent(agents: Sequence[AgentSettings]) -> AgentSettings:
-    if len(agents) > 1:
-        names = shortlist(agents, _NAMES_SHOWN, lambda agent: agent.name)
-        raise UsageError(f"there are {len(agents)} agents: {names}", hint="name one of them: --agent DIR")
-    return agents[0]
 
 
 def _file_of(
@@ -113,7 +109,6 @@ class _Target:
     saved: list[str] = field(default_factory=list)
 
     def session(self) -> SessionInput:
-        """Return the conversation's app, user and state. Raises UsageError if ``--state`` is not a JSON object."""
         try:
             state = json.loads(self.options.state or "{}")
         except ValueError:
@@ -153,8 +148,7 @@ class _Target:
         if redacted is not case:
             print_line("secrets in it are replaced by ***, and what `redact` names by [redacted]", style="yellow")
 
-    def say_next(self) -> None:
-        """Print how to run the saved cases."""
+    def print_next_step(self) -> None:
         if not self.saved:
             return
         path = os.path.relpath(self.file.path)
@@ -175,11 +169,7 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
     if missing := [name for name in wanted if name not in {past.name for past in found}]:
         known = [past.name for past in found]
         raise UsageError(f"{source} has no case {missing[0]!r}", hint=did_you_mean(missing[0], known))
-    chosen = (
-        [past for past in found if past.name in wanted]
-        if wanted
-        else [past for past in found if past.failed] or [*found]
-    )
+    chosen = [past for past in found if (past.name in wanted if wanted else past.failed)] or [*found]
     if len(chosen) > 1 and not wanted:
         names = shortlist(chosen, _NAMES_SHOWN, lambda past: past.name)
         what = "failed cases" if chosen[0].failed else "conversations"
@@ -189,7 +179,7 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
         target.save(past.turns, name, past.final_state, _session_of(past, target, sets))
         if past.failed:
             print_line("it failed in that run, and expects now what the agent did: correct what it expects")
-    target.say_next()
+    target.print_next_step()
     return ExitCode.PASS
 
 
@@ -260,9 +250,9 @@ class _Dialogue:
         opening = open_agent(target.settings, target.agent, os.environ, self._emit, log.redaction)
         with self._thread, self._thread.entered(opening) as group:
             with self._waiting("the agent starts"):
-                started = self._thread.run(_result(group.starts[target.agent.name]))
-            if isinstance(started, AttemptError):
-                raise AgentEnvironmentError(f"{target.agent.name} does not start: {started.message}")
+                errors = self._thread.run(group.start_errors())
+            for name, error in errors.items():
+                raise AgentEnvironmentError(f"{name} does not start: {error.message}")
             names = self._session.app_name, self._session.user_id, None
             request = SessionRequest(*names, dict(self._session.state), on_call=self._show_call)
             self._conversation = LiveConversation(group.drivers[target.agent.name], request)
@@ -275,7 +265,7 @@ class _Dialogue:
                 code = self._talk()
             finally:
                 self._thread.run(self._conversation.end())
-        target.say_next()
+        target.print_next_step()
         return code if self._is_terminal else code or self._failed
 
     def _talk(self) -> ExitCode:
@@ -329,10 +319,7 @@ class _Dialogue:
             turn = self._thread.run(self._conversation.say(message))
         if isinstance(turn, AttemptError):
             self._show_error(turn)
-        else:
-            self._show(turn)
-
-    def _show(self, turn: Invocation) -> None:
+            return
         for call in turn.tool_calls()[self._shown :]:  # not shown yet if the agent does not stream events
             self._show_call(call)
         print_line(f"agent › {turn.response_text or '(no text)'}", lines=True, limit=_ANSWER_LIMIT)
@@ -353,7 +340,7 @@ class _Dialogue:
         turns = list(conversation.turns)
         try:
             state = self._thread.run(conversation.end())
-            target.save(turns, wanted or target.free_name(name_of(turns)), state, self._session)
+            target.save(turns, wanted or target.free_name(_name_of(turns)), state, self._session)
         except AgentEvalError as error:
             print_line(f"not saved: {error}", style="red", lines=True)
             self._failed = self._failed or error.exit_code
@@ -383,13 +370,8 @@ class _Dialogue:
             if self._save("" if answer.lower() in {"y", "yes"} else answer):
                 return ExitCode.PASS
 
-    @contextlib.contextmanager
-    def _waiting(self, text: str) -> Iterator[None]:
-        if not self._out.is_terminal:
-            yield
-            return
-        with self._out.status(text, spinner="dots"):
-            yield
+    def _waiting(self, text: str) -> contextlib.AbstractContextManager[object]:
+        return self._out.status(text, spinner="dots") if self._out.is_terminal else contextlib.nullcontext()
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Notice) and event.level != "setup":
@@ -397,16 +379,10 @@ class _Dialogue:
 
 
 def _leave(*_: object) -> None:
-    """End without asking: the sender of this signal cannot answer."""
-    raise SystemExit(ExitCode.INTERRUPTED)
+    raise SystemExit(ExitCode.INTERRUPTED)  # asks nothing: the sender of the signal cannot answer
 
 
-async def _result(task: asyncio.Task[_T]) -> _T:
-    return await asyncio.shield(task)
-
-
-def name_of(turns: Sequence[Invocation]) -> str:
-    """Return a case name: the first words of the first message."""
+def _name_of(turns: Sequence[Invocation]) -> str:
     words = "-".join(_WORDS.findall(turns[0].user_content.text[:200].lower()))
     if len(words) > _NAME_LENGTH:
         words = words[:_NAME_LENGTH].rpartition("-")[0] or words[:_NAME_LENGTH]

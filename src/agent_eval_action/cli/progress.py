@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from agent_eval_action.cli.log import console, print_columns, print_wrapped, terminal
+from agent_eval_action.cli.log import console, print_columns, print_line, print_wrapped, terminal
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.run_result import Attempt, AttemptKey, ErrorKind, Purpose
 from agent_eval_action.run.events import (
@@ -73,61 +73,53 @@ class Progress:
 
     def add(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, AttemptStarted):
-            self.running += 1
-        elif isinstance(event, AttemptFinished):
-            self._finish(event.attempt)
-        elif isinstance(event, AgentStarting):
-            self.starting[event.agent] = event.step
-        elif isinstance(event, AgentStarted):
-            self.starting.pop(event.agent, None)
-            self.adk = self.adk or event.adk_version
-        elif isinstance(event, SuiteRead):
-            self.suite = event
-        elif isinstance(event, RunPlanned):
-            self.planned, self.kept = event.attempts, event.kept
-        elif isinstance(event, RerunsPlanned):
-            self.planned += event.attempts
-            self.purpose = event.purpose
-        elif isinstance(event, AttemptRetried):
-            self.running -= 1
-
-    def _finish(self, attempt: Attempt) -> None:
-        below = attempt.error is None and any(score.passed is False for score in attempt.scores)
-        self.running = max(0, self.running - 1)
-        self.done += 1
-        self.errors += attempt.error is not None
-        self.failed += below and attempt.purpose == "first"
-        self.tokens += attempt.usage.total_tokens or 0
-        self.starting.pop(attempt.agent, None)  # it has started, or failed to
-
-    @property
-    def clock(self) -> str:
-        elapsed = int(time.monotonic() - self._started)
-        return f"{elapsed // 60}:{elapsed % 60:02d}"
+        match event:
+            case AttemptStarted():
+                self.running += 1
+            case AttemptRetried():
+                self.running -= 1
+            case AttemptFinished(attempt):
+                self.running = max(0, self.running - 1)
+                self.done += 1
+                self.errors += attempt.error is not None
+                below = attempt.error is None and any(score.passed is False for score in attempt.scores)
+                self.failed += below and attempt.purpose == "first"
+                self.tokens += attempt.usage.total_tokens or 0
+                self.starting.pop(attempt.agent, None)  # it has started, or failed to
+            case AgentStarting(agent, step):
+                self.starting[agent] = step
+            case AgentStarted(agent, adk_version):
+                self.starting.pop(agent, None)
+                self.adk = self.adk or adk_version
+            case SuiteRead():
+                self.suite = event
+            case RunPlanned(attempts, _, kept):
+                self.planned, self.kept = attempts, kept
+            case RerunsPlanned(attempts, purpose):
+                self.planned += attempts
+                self.purpose = purpose
+            case Notice():
+                pass
 
     @property
     def log_line(self) -> str:
         """Like ``re-running: 10/18 attempts, 8 running, 5 below threshold, 5,015 tokens, 0:06``."""
         name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]}: "
-        return ", ".join([f"{name}{self.done}/{self.planned} attempts", *self._counts(), self.clock])
+        return ", ".join([f"{name}{self.done}/{self.planned} attempts", *self._counts(), _clock(self._started)])
 
     @property
     def live_line(self) -> str:
         """Return what is starting while no attempt runs, else the counts of attempts."""
-        if not self.planned or (self.starting and not self.running):
-            return f"{self.clock}  {self._waiting() or 'reading the checkout'}"
-        name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]} "
-        counts = [f"{name}{self.done}/{self.planned}", *self._counts()]
-        return f"{self.clock}  {' · '.join(counts)}"
-
-    def _waiting(self) -> str:
+        clock = _clock(self._started)
+        if self.planned and (self.running or not self.starting):
+            name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]} "
+            return f"{clock}  {' · '.join([f'{name}{self.done}/{self.planned}', *self._counts()])}"
         if not self.starting:
-            return ""
+            return f"{clock}  reading the checkout"
         agent, step = next(iter(list(self.starting.items())))  # a copy: another thread draws
         others = len(self.starting) - 1
         more = f" (and {plural(others, 'more agent')})" if others else ""
-        return f"{terminal(agent, 60)} {terminal(step).partition(';')[0]}{more}"
+        return f"{clock}  {terminal(agent, 60)} {terminal(step).partition(';')[0]}{more}"
 
     def _counts(self) -> list[str]:
         found = [
@@ -157,10 +149,8 @@ class Progress:
     def problem(self, event: Event) -> _Problem | None:
         """Return the problem of an attempt; None if it has none or it was already shown."""
         found = self._problem(event)
-        if found is None:
-            return None
-        self._problems += 1
-        if self._problems == _PROBLEMS_SHOWN + 1:
+        self._problems += found is not None
+        if found is not None and self._problems == _PROBLEMS_SHOWN + 1:
             return _Problem("more", None, "further problems are in the reports")
         return found if self._problems <= _PROBLEMS_SHOWN else None
 
@@ -175,13 +165,13 @@ class Progress:
             known = error.kind in _STARTUP_ERRORS or message in self._messages
             self._messages.add(message)
             return None if known else _Problem("error", attempt, message)
-        # re-runs are expected to be below the threshold; the verdict covers them
-        wrong = [s for s in attempt.scores if s.status == "error" or (s.passed is False and attempt.purpose == "first")]
-        for score in wrong[:1]:
+        for score in attempt.scores:
             text = terminal(score.reason, 200)
             if score.status == "error":
                 return _Problem("error", attempt, text, f" › {score.criterion}")
-            return _Problem("below", attempt, text, f" › {score.criterion} = {score.score:.2f}")
+            # re-runs are expected to be below the threshold; the verdict covers them
+            if score.passed is False and attempt.purpose == "first":
+                return _Problem("below", attempt, text, f" › {score.criterion} = {score.score:.2f}")
         return None
 
 
@@ -255,8 +245,7 @@ class PlainDisplay:
         progress = self._progress
         progress.add(event)
         if isinstance(event, AttemptStarted | AttemptFinished):
-            if not self._is_set_up:
-                self._begin_run()
+            self._begin_run()
         elif detail := setup_line(event):
             if self.details:
                 self._line(terminal(detail, _NOTICE_LIMIT))
@@ -273,6 +262,8 @@ class PlainDisplay:
                 self._line(f"  {progress.log_line}")
 
     def _begin_run(self) -> None:
+        if self._is_set_up:
+            return
         self._is_set_up = True
         self._end_phase()
         if self._progress.title:
@@ -313,83 +304,43 @@ class PlainDisplay:
         self.print(text)
 
 
-@dataclass
-class LiveDisplay:
-    """A terminal line that is redrawn during the run; set-up lines, problems and notices scroll above it.
+@contextlib.contextmanager
+def live_display(out: Console, *, details: bool, problems: bool) -> Iterator[Callable[[Event], None]]:
+    """Redraw a line on the terminal during the run; set-up lines, problems and notices scroll above it.
 
     ``details``: show how the run is set up. ``problems``: show failed attempts.
     """
+    from rich.text import Text
 
-    console: Console
-    details: bool = False
-    problems: bool = True
-    _progress: Progress = field(default_factory=Progress)
-    _live: Live | None = None
-    _has_title: bool = False
+    progress, has_title = Progress(), False
 
-    def __enter__(self) -> Self:
-        self._live = _live(self.console, self._draw)
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
-        from rich.text import Text
-
-        progress = self._progress
+    def show(event: Event) -> None:
+        nonlocal has_title
         progress.add(event)
-        if isinstance(event, AttemptStarted | AttemptFinished) and not self._has_title:
-            self._has_title = True
-            print_wrapped(self.console, Text(progress.title, style="dim"))
+        if isinstance(event, AttemptStarted | AttemptFinished) and not has_title:
+            has_title = True
+            print_wrapped(out, Text(progress.title, style="dim"))
         if detail := setup_line(event):
-            if self.details:
-                print_wrapped(self.console, Text(terminal(detail, _NOTICE_LIMIT), style="dim"))
+            if details:
+                print_line(detail, "dim", out=out, limit=_NOTICE_LIMIT)
         elif isinstance(event, Notice):
             style = "yellow" if event.level == "warning" else ""
-            for line in terminal(event.text, _NOTICE_LIMIT, lines=True).split("\n"):
-                print_wrapped(self.console, Text(line, style=style))
+            print_line(event.text, style, out=out, lines=True, limit=_NOTICE_LIMIT)
         elif isinstance(event, RerunsPlanned):
-            print_wrapped(self.console, Text(_PURPOSES[event.purpose][1], style="cyan"))
-            if self.details:
-                print_wrapped(self.console, Text(terminal(event.why), style="dim"), 2)
-        if self.problems and (problem := progress.problem(event)):
-            print_columns(self.console, [problem.live_row], indent=0)
+            print_line(_PURPOSES[event.purpose][1], "cyan", out=out)
+            if details:
+                print_line(event.why, "dim", out=out, indent=2)
+        if problems and (problem := progress.problem(event)):
+            print_columns(out, [problem.live_row], indent=0)
 
-    def _draw(self) -> RenderableType:
-        progress = self._progress
-        return _bar_line(self.console, progress.live_line, progress.planned, progress.done)
-
-
-class QuietDisplay:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def __call__(self, event: Event) -> None:
-        """Ignore the event."""
-
-
-Display = PlainDisplay | LiveDisplay | QuietDisplay
-"""Receives the events of a run."""
+    with _live(out, lambda: _bar_line(out, progress.live_line, progress.planned, progress.done)):
+        yield show
 
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show a slow operation with a clock on a terminal. Yields a callback that takes the done and total amounts."""
-    out, began = console(), time.monotonic()
-    share = [0, 0]
-
-    def draw() -> RenderableType:
-        elapsed = int(time.monotonic() - began)
-        return _bar_line(out, f"{elapsed // 60}:{elapsed % 60:02d}  {text}", share[1], share[0])
+    out, began, share = console(), time.monotonic(), [0, 0]
 
     def report(done: int, of: int) -> None:
         share[:] = done, of
@@ -397,8 +348,13 @@ def working(text: str) -> Iterator[Callable[[int, int], None]]:
     if not out.is_terminal:
         yield report
         return
-    with _live(out, draw):
+    with _live(out, lambda: _bar_line(out, f"{_clock(began)}  {text}", share[1], share[0])):
         yield report
+
+
+def _clock(began: float) -> str:
+    elapsed = int(time.monotonic() - began)
+    return f"{elapsed // 60}:{elapsed % 60:02d}"
 
 
 def _live(out: Console, draw: Callable[[], RenderableType]) -> Live:

@@ -17,13 +17,14 @@ from agent_eval_action.baseline.history_session import HistorySession, open_hist
 from agent_eval_action.ci import detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console
-from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay, QuietDisplay, Verbosity, working
+from agent_eval_action.cli.progress import PlainDisplay, Verbosity, live_display, working
 from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
+from agent_eval_action.run.events import Event
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
@@ -109,7 +110,7 @@ def asked(
 
 
 def _evaluation(
-    resolved: Resolved, selectors: Sequence[str], display: Display, stop: StopRequest, **fields: Any
+    resolved: Resolved, selectors: Sequence[str], display: Callable[[Event], None], stop: StopRequest, **fields: Any
 ) -> Evaluation:
     context = RunContext(
         environ=os.environ,
@@ -128,12 +129,12 @@ def _evaluation(
     return Evaluation(resolved.settings, context)
 
 
-def _display(verbosity: Verbosity) -> Display:
+def _display(verbosity: Verbosity) -> contextlib.AbstractContextManager[Callable[[Event], None]]:
     if verbosity == "quiet":
-        return QuietDisplay()
+        return contextlib.nullcontext(lambda _: None)
     in_ci = bool(os.environ.get("CI")) or detect(os.environ).is_running(os.environ)
     if sys.stderr.isatty() and not in_ci:
-        return LiveDisplay(console(), verbosity == "verbose", verbosity != "cases")
+        return live_display(console(), details=verbosity == "verbose", problems=verbosity != "cases")
     groups = log.log_groups()
     return PlainDisplay(
         lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
