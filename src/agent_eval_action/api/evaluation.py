@@ -64,9 +64,8 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.models import NOT_MEASURED, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import NOT_MEASURED, Plan, mark_unmeasured
 from agent_eval_action.run.run_gate import RunGate
 from agent_eval_action.run.shards import (
     CaseSeconds,

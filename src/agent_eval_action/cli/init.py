@@ -35,8 +35,7 @@ from agent_eval_action.project_setup.files import (
 from agent_eval_action.project_setup.survey import CIS, CiName, ProjectSurvey, survey_project
 from agent_eval_action.run.events import AgentStarting, Event, Notice
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.models import model_requirements
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import Plan, model_requirements
 
 _NAMES_SHOWN: Final = 10
 _TRIES: Final = 3

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from agent_eval_action.agents.base import (
 )
 from agent_eval_action.agents.recorded import RecordedSession, RecordedUser
 from agent_eval_action.agents.simulator import SimulatedUser
-from agent_eval_action.criteria.base import ScoringContext
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext, TurnCriterion
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
@@ -33,11 +34,13 @@ from agent_eval_action.results.run_result import (
     ArmName,
     Attempt,
     AttemptError,
+    CriterionScore,
     Durations,
     EndReason,
     ErrorKind,
     Provenance,
     ScoreStatus,
+    TurnScore,
     Usage,
 )
 from agent_eval_action.results.transcripts import TranscriptWriter
@@ -46,7 +49,6 @@ from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, AttemptStarted, Event, Notice
 from agent_eval_action.run.plan import PlannedAttempt
 from agent_eval_action.run.resume import PreviousAttempts
-from agent_eval_action.run.scoring import AttemptScorer
 
 STALL_SECONDS: Final = 300.0
 _STALL_MARGIN_S: Final = 60.0
@@ -59,6 +61,9 @@ _SOLO_SESSIONS: Final = 2
 """Simultaneous single-session workers per agent; they show whether an attempt or its neighbour kills the worker."""
 _SCORING_PER_SESSION: Final = 16
 """Attempts per session that may wait for their judges. This limits memory, not speed."""
+
+_TRACEBACK_LIMIT: Final = 2_000
+_MESSAGE_LIMIT: Final = 500
 
 _T = TypeVar("_T")
 
@@ -144,6 +149,84 @@ class AttemptBudget:
         self._attempts += 1
         self._spent += spent
         self.meter.settle(estimate, spent)
+
+
+@dataclass(eq=False)
+class AttemptScorer:
+    """Scores one attempt, if possible turn by turn during the conversation.
+
+    ``on_answer`` is called for every turn that arrives.
+    """
+
+    planned: PlannedAttempt
+    context: ScoringContext = field(default_factory=ScoringContext)
+    on_answer: Callable[[], None] = lambda: None
+    _turn_scores: dict[str, list[asyncio.Task[TurnScore]]] = field(default_factory=dict, init=False)
+
+    def on_turn(self, turns: Sequence[Invocation]) -> None:
+        """Start scoring the newest of these turns by the criteria that score single turns."""
+        self.on_answer()
+        if not self.planned.planned_set.waits:
+            return
+        sample = self._sample(tuple(turns))
+        for criterion in self.planned.planned_set.scored_by:
+            if not criterion.waits or not isinstance(criterion, TurnCriterion):
+                continue
+            with contextlib.suppress(Exception):  # if `refuse` raises, it raises again at the end, as an error score
+                if criterion.refuse(sample) is None:
+                    tasks = self._turn_scores.setdefault(criterion.name, [])
+                    tasks.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
+
+    async def reset(self) -> None:
+        """Cancel the scoring of turns: the attempt is retried, or its scores are not needed."""
+        if not self._turn_scores:
+            return
+        tasks = [task for turn_tasks in self._turn_scores.values() for task in turn_tasks]
+        self._turn_scores.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def finish(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with one score per criterion, in the order of the criteria; none if the attempt failed.
+
+        Scores that it already has (when resumed) are kept if the criterion's digest is unchanged.
+        """
+        if attempt.error is not None:
+            await self.reset()
+            return attempt.model_copy(update={"scores": ()})
+        planned_set = self.planned.planned_set
+        previous = {score.criterion: score for score in attempt.scores}
+        sample = self._sample(attempt.turns, attempt.final_session_state)
+        scoring = [self._score(criterion, sample, previous.get(criterion.name)) for criterion in planned_set.scored_by]
+        try:
+            # use tasks only if scoring waits: starting a task takes as long as scoring
+            scores = await asyncio.gather(*scoring) if planned_set.waits else [await score for score in scoring]
+        finally:
+            await self.reset()
+        digests = planned_set.digests
+        marked = (score.model_copy(update={"digest": digests.get(score.criterion, "")}) for score in scores)
+        return attempt.model_copy(update={"scores": tuple(marked)})
+
+    def _sample(self, turns: tuple[Invocation, ...], state: dict[str, object] | None = None) -> Sample:
+        return Sample(self.planned.case, turns, state, self.planned.key.repeat, self.context)
+
+    async def _score(self, criterion: Criterion, sample: Sample, previous: CriterionScore | None) -> CriterionScore:
+        digest = self.planned.planned_set.digests.get(criterion.name)
+        if previous is not None and previous.score is not None and previous.digest == digest:
+            return previous.model_copy(update={"passed": criterion.meets(previous.score)})
+        turns = self._turn_scores.get(criterion.name, ())
+        try:
+            # a recording or a resumed attempt has no scores from its conversation
+            if not turns or not isinstance(criterion, TurnCriterion) or len(turns) != len(sample.actual):
+                return await criterion.score(sample)
+            if reason := sample.unmeasurable(by_events=criterion.by_events):
+                return criterion.no_score(ScoreStatus.ERROR, reason)
+            return await criterion.aggregate(sample, await asyncio.gather(*turns))
+        except Exception as error:  # noqa: BLE001 - fail closed: a criterion's defect is one error, not a lost run
+            reason = f"{type(error).__name__}: {error}"[:_MESSAGE_LIMIT]
+            details = {"traceback": traceback.format_exc()[-_TRACEBACK_LIMIT:]}
+            return criterion.no_score(ScoreStatus.ERROR, reason, details=details)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.base import CaseKey, json_digest, text_digest
@@ -21,15 +21,16 @@ from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     CaseResult,
+    CriterionScore,
     ErrorKind,
     RunResult,
     ScoreStatus,
     SetResult,
     Totals,
+    TurnScore,
     Usage,
 )
 from agent_eval_action.run.plan import Plan, PlannedCase
-from agent_eval_action.run.scoring import SharedScores
 
 TEXT_LIMIT: Final = 600
 CALLS_LIMIT: Final = 60
@@ -41,6 +42,37 @@ _REASON_LIMIT: Final = 2_000
 _TRACEBACK_LIMIT: Final = 8_000
 _SAME: Final = ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
 _NOT_MADE: Final = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
+_MAX_SHARED: Final = 1_024
+"""The most distinct scores to remember, which bounds the memory if all scores differ."""
+
+_Score = TypeVar("_Score", TurnScore, CriterionScore)
+
+
+@dataclass
+class SharedScores:
+    """Returns one object for equal scores, as most are in a large suite. Does not share scores with a judge's text."""
+
+    _turns: dict[tuple[object, ...], TurnScore] = field(default_factory=dict)
+    _scores: dict[tuple[object, ...], CriterionScore] = field(default_factory=dict)
+
+    def share(self, score: CriterionScore) -> CriterionScore:
+        """Return an equal score, whose turns may belong to other attempts."""
+        turns = tuple(self._share_turn(turn) for turn in score.turns)
+        if score.rubrics or score.details:
+            return score.model_copy(update={"turns": turns})
+        # by repr, because 1 == 1.0 == True, but they are written differently
+        values = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
+        key = (*values, *map(id, turns))
+        return self._scores.get(key) or _first(key, score.model_copy(update={"turns": turns}), self._scores)
+
+    def _share_turn(self, turn: TurnScore) -> TurnScore:
+        if turn.votes or turn.rubrics or turn.sentences:
+            return turn
+        return _first((turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)), turn, self._turns)
+
+
+def _first(key: tuple[object, ...], score: _Score, known: dict[tuple[object, ...], _Score]) -> _Score:
+    return known.setdefault(key, score) if len(known) < _MAX_SHARED else known.get(key, score)
 
 
 def excerpt_turn(turn: Invocation, like: TurnBrief | None = None) -> TurnBrief:
@@ -176,9 +208,6 @@ class ResultCollector:
                 if (error := next(filter(None, base), None)) is not None and not shared:
                     errors.setdefault(case.agent, error)
         return errors
-
-    def first_pass_complete(self) -> bool:
-        return next(self.unmade(), None) is None
 
     def result(self, meter: Meter, seconds: float, **fields: Any) -> RunResult:
         """Return the run so far. Attempts of the first pass that were not made become errors ``stopped``.

@@ -31,7 +31,6 @@ from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
     Attempt,
     AttemptError,
-    AttemptKey,
     AttemptSummary,
     CaseResult,
     Conditions,
@@ -45,8 +44,7 @@ from agent_eval_action.results.run_result import (
     TurnScore,
     Usage,
 )
-from agent_eval_action.run.collector import excerpt_turn, summarise
-from agent_eval_action.run.scoring import SharedScores
+from agent_eval_action.run.collector import SharedScores, excerpt_turn, summarise
 
 GOOGLE_ADK: Final = "google-adk"
 
@@ -80,7 +78,8 @@ class _ImportedSet:
         error, scores = None, list[CriterionScore]()
         if not case.overall_eval_metric_results:
             # google-adk writes FAILED for a case whose agent raised (2.13, local_eval_service.py)
-            message = f"google-adk has no score of it, and says {_status(case.final_eval_status)}"
+            status = STATUS.get(case.final_eval_status, case.final_eval_status)
+            message = f"google-adk has no score of it, and says {status}"
             error = AttemptError(kind=ErrorKind.EXCEPTION, message=message)
         for metric in case.overall_eval_metric_results:
             info = _adk_criterion(metric, file)
@@ -90,8 +89,7 @@ class _ImportedSet:
             else:
                 self.left_out += 1
         actual, attempts = tuple(turn.actual_invocation for turn in turns), self.attempts[case.eval_id]
-        key = AttemptKey(self.agent, self.name, case.eval_id, len(attempts))
-        attempts.append(summarise(_attempt(key, actual, scores, error), self._shared))
+        attempts.append(_summary(len(attempts), actual, scores, error, self._shared))
 
     def result(self) -> SetResult:
         """Return the set with everything added so far."""
@@ -128,36 +126,27 @@ def align_names(result: RunResult, sets: Iterable[SetResult]) -> RunResult:
     by_key = {(other.agent, other.eval_set): other for other in sets}
     by_name: dict[str, list[SetResult]] = defaultdict(list)
     for other in by_key.values():
-        by_name[_short_name(other)].append(other)
+        by_name[other.eval_set.rpartition("/")[2]].append(other)
     aligned = []
     for eval_set in result.sets:
-        same_name = by_name[_short_name(eval_set)]
+        same_name = by_name[eval_set.eval_set.rpartition("/")[2]]
         target = by_key.get((eval_set.agent, eval_set.eval_set)) or (same_name[0] if len(same_name) == 1 else None)
-        aligned.append(_aligned_set(eval_set, target) if target else eval_set)
+        if target is None:
+            aligned.append(eval_set)
+            continue
+        others = {case.case: case for case in target.cases}
+        cases = []
+        for case in eval_set.cases:
+            known = others.get(case.case)
+            same = known and (not known.expected or not case.expected or known.expected == case.expected)
+            cases.append(_with_definition_of(known, case) if known and same else case)
+        aligned.append(_with_names_of(target, eval_set, cases=tuple(cases)))
     return result.model_copy(update={"sets": tuple(aligned)})
-
-
-def _aligned_set(eval_set: SetResult, target: SetResult) -> SetResult:
-    others = {case.case: case for case in target.cases}
-    cases = []
-    for case in eval_set.cases:
-        other = others.get(case.case)
-        same = other is not None and (not other.expected or not case.expected or other.expected == case.expected)
-        cases.append(case.model_copy(update={"digest": other.digest, "line": other.line}) if other and same else case)
-    return _under_names_of(target, eval_set, cases=tuple(cases))
-
-
-def _short_name(eval_set: SetResult) -> str:
-    return eval_set.eval_set.rpartition("/")[2]
-
-
-def _status(number: int) -> str:
-    return STATUS.get(number, str(number))
 
 
 def _adk_score(metric: AdkMetric, info: CriterionInfo, case: AdkCase) -> CriterionScore:
     if not metric.scored or metric.score is None:
-        reason = f"google-adk says {_status(metric.eval_status)}: no score"
+        reason = f"google-adk says {STATUS.get(metric.eval_status, metric.eval_status)}: no score"
         return CriterionScore(criterion=info.name, status=ScoreStatus.ERROR, reason=reason)
     turns = (
         TurnScore(turn=number, score=result.score)
@@ -270,51 +259,36 @@ def read_grade_results(path: Path) -> GradeResults:
 
 def import_grade_results(files: Sequence[GradeResults]) -> RunResult:
     """Return one result of all files, which are repeats of each other."""
-    names = [name for file in files for name in file.metrics]
-    metrics = {name: _graded_criterion(name) for name in dict.fromkeys(names)}
+    metrics = dict.fromkeys(name for file in files for name in file.metrics)
+    # a metric is known by its name only: the files do not contain its definition
+    infos = (CriterionInfo(name=name, digest=text_digest(f"{GRADED_BY}:{name}"), source=GRADED_BY) for name in metrics)
     cases: dict[str, CaseResult] = {}
     shared = SharedScores()
     for file in sorted(files, key=lambda file: file.created):
-        for name, graded in _cases_by_name(file):
-            known = cases.get(name) or CaseResult(case=name, digest=graded.digest, expected=graded.expected())
-            attempt = graded.attempt(name, len(known.attempts), file.metrics)
-            cases[name] = known.model_copy(update={"attempts": (*known.attempts, summarise(attempt, shared))})
-    eval_set = next((file.metadata.dataset_name for file in files if file.metadata), None) or GRADED_BY
-    found = SetResult(
-        agent=_AGENT, eval_set=eval_set, path=eval_set, criteria=tuple(metrics.values()), cases=tuple(cases.values())
-    )
+        for name, graded, trace in _cases_by_name(file):
+            if name not in cases:
+                digest = case_digest(trace.model_copy(update={"recorded": (), "metric_fields": {}})) if trace else ""
+                expected = tuple(map(excerpt_turn, trace.turns)) if trace else ()
+                cases[name] = CaseResult(case=name, digest=digest, expected=expected)
+            known = cases[name]
+            candidates = graded.response_candidate_results or ()
+            results = (candidates[0].metric_results or {}) if candidates else {}
+            message = f"{GRADED_BY} graded nothing of it"
+            error = None if results else AttemptError(kind=ErrorKind.SCORING, message=message)
+            scores = [_graded_score(metric, results.get(metric)) for metric in file.metrics if results]
+            attempt = _summary(len(known.attempts), trace.recorded if trace else (), scores, error, shared)
+            cases[name] = known.model_copy(update={"attempts": (*known.attempts, attempt)})
+    name = next((file.metadata.dataset_name for file in files if file.metadata), None) or GRADED_BY
+    found = SetResult(agent=_AGENT, eval_set=name, path=name, criteria=tuple(infos), cases=tuple(cases.values()))
     newest = max(file.created for file in files)
     return _result(GRADED_BY, _timestamp(lambda: dt.datetime.fromisoformat(newest).astimezone(dt.UTC)), (found,))
 
 
-@dataclass(frozen=True)
-class _GradedCase:
-    """A case of one file; ``case`` is None if its trace cannot be read."""
+def _cases_by_name(file: GradeResults) -> Iterator[tuple[str, _Graded, DatasetCase | None]]:
+    """Yield the name, the grades and the trace of each case; the trace is None if it cannot be read.
 
-    graded: _Graded
-    case: DatasetCase | None
-
-    @property
-    def digest(self) -> str:
-        return case_digest(self.case.model_copy(update={"recorded": (), "metric_fields": {}})) if self.case else ""
-
-    def expected(self) -> tuple[Any, ...]:
-        return tuple(map(excerpt_turn, self.case.turns)) if self.case else ()
-
-    def attempt(self, name: str, repeat: int, metrics: Iterable[str]) -> Attempt:
-        candidates = self.graded.response_candidate_results or ()
-        results = (candidates[0].metric_results or {}) if candidates else {}
-        error = None
-        if not results:
-            message = f"{GRADED_BY} graded nothing of it"
-            error = AttemptError(kind=ErrorKind.SCORING, message=message)
-        scores = () if error else tuple(_graded_score(metric, results.get(metric)) for metric in metrics)
-        turns = self.case.recorded if self.case else ()
-        return _attempt(AttemptKey(_AGENT, GRADED_BY, name, repeat), turns, scores, error)
-
-
-def _cases_by_name(file: GradeResults) -> Iterator[tuple[str, _GradedCase]]:
-    """The cases of a file by their ids; later cases with a repeated id get their index appended."""
+    Later cases with a repeated id get their index appended.
+    """
     datasets = file.evaluation_dataset or ()
     traces = (datasets[0].eval_cases or ()) if datasets else ()
     seen: set[str] = set()
@@ -325,7 +299,7 @@ def _cases_by_name(file: GradeResults) -> Iterator[tuple[str, _GradedCase]]:
         name = case.eval_id if case and named else str(index)  # agents-cli knows a case without an id by its position
         name = f"{name} #{index}" if name in seen else name
         seen.add(name)
-        yield name, _GradedCase(graded, case)
+        yield name, graded, case
 
 
 def _case(trace: Mapping[str, Any]) -> DatasetCase | None:
@@ -350,11 +324,6 @@ def _graded_score(metric: str, found: _Metric | None) -> CriterionScore:
     )
 
 
-def _graded_criterion(metric: str) -> CriterionInfo:
-    """Identify a metric by its name only: the files do not contain its definition."""
-    return CriterionInfo(name=metric, digest=text_digest(f"{GRADED_BY}:{metric}"), source=GRADED_BY)
-
-
 def align_graded(result: RunResult, sets: Sequence[SetResult]) -> RunResult:
     """Return the result with each case moved to the only set of the other side that has a case of its name.
 
@@ -370,17 +339,12 @@ def align_graded(result: RunResult, sets: Sequence[SetResult]) -> RunResult:
             target, known = eval_set, case
             if len(found := places.get(case.case, [])) == 1:
                 ((other, same),) = found
-                target = _with_criteria_of(eval_set, other)
-                known = case.model_copy(update={"digest": same.digest, "line": same.line})
+                by_name = {info.name: info for info in other.criteria}
+                criteria = tuple(by_name.get(info.name, info) for info in eval_set.criteria)
+                target, known = _with_names_of(other, eval_set, criteria=criteria), _with_definition_of(same, case)
             moved.setdefault((target.agent, target.eval_set), (target, []))[1].append(known)
     aligned = (target.model_copy(update={"cases": tuple(cases)}) for target, cases in moved.values())
     return result.model_copy(update={"sets": tuple(aligned)})
-
-
-def _with_criteria_of(eval_set: SetResult, target: SetResult) -> SetResult:
-    by_name = {info.name: info for info in target.criteria}
-    criteria = tuple(by_name.get(info.name, info) for info in eval_set.criteria)
-    return _under_names_of(target, eval_set, criteria=criteria)
 
 
 def with_missing_cases(result: RunResult, base: RunResult) -> RunResult:
@@ -416,21 +380,33 @@ def _result(tool: str, started_at: str, sets: tuple[SetResult, ...]) -> RunResul
     )
 
 
-def _attempt(
-    key: AttemptKey, turns: tuple[Invocation, ...], scores: Iterable[CriterionScore], error: AttemptError | None
-) -> Attempt:
-    return Attempt(
-        **key._asdict(),
+def _summary(
+    repeat: int,
+    turns: tuple[Invocation, ...],
+    scores: Iterable[CriterionScore],
+    error: AttemptError | None,
+    shared: SharedScores,
+) -> AttemptSummary:
+    attempt = Attempt(
+        agent="",
+        eval_set="",
+        case="",
+        repeat=repeat,
         case_digest="",
         turns=turns,
         error=error,
         scores=tuple(scores),
         usage=Usage.of_turns(turns),
     )
+    return summarise(attempt, shared)
 
 
-def _under_names_of(target: SetResult, eval_set: SetResult, **update: Any) -> SetResult:
-    names = {"agent": target.agent, "eval_set": target.eval_set, "path": target.path}
+def _with_definition_of(other: CaseResult, case: CaseResult) -> CaseResult:
+    return case.model_copy(update={"digest": other.digest, "line": other.line})
+
+
+def _with_names_of(other: SetResult, eval_set: SetResult, **update: Any) -> SetResult:
+    names = {"agent": other.agent, "eval_set": other.eval_set, "path": other.path}
     return eval_set.model_copy(update={**names, **update})
 
 

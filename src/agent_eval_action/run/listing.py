@@ -14,8 +14,7 @@ from agent_eval_action.results.base import CaseKey, Frozen
 from agent_eval_action.results.evalset import DatasetCase, EvalCase
 from agent_eval_action.results.history import kept_key
 from agent_eval_action.results.run_result import CriterionInfo, Goal
-from agent_eval_action.run.models import estimate_plan
-from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.plan import Plan, PlannedSet, estimate_plan
 from agent_eval_action.run.shards import CaseSeconds, expected_seconds
 
 _TAGS: Final = 100

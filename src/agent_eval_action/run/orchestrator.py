@@ -196,8 +196,9 @@ class Orchestrator:
     async def _take(self, step: Run, *, control: bool) -> bool:
         """Make the attempts of a step; return whether the base's agent can still be run."""
         if isinstance(step, RunControl):
-            head_runs = {case: runs for case, runs in step.interleaved if isinstance(case, CaseKey)}
-            return await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
+            return await self._run_base(
+                dict(step.attempts), step.why, dict(step.interleaved), errors_answer=step.errors_answer
+            )
         await self._rerun(step, control=control)
         return control
 
@@ -209,12 +210,12 @@ class Orchestrator:
         kept = sum(planned.key in self.runner.previous for planned in attempts)
         self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
         await self._make("first", attempts, self.head)
-        if not self.runner.collector.first_pass_complete():
+        if next(self.runner.collector.unmade(), None) is not None:
             self._stop_at_limit(self.runner.budget.meter.exhausted_reason())
 
     async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
         purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
-        wanted = {case: count for case, count in _by_case(step).items() if case.agent not in self.head.replay_only}
+        wanted = {case: count for case, count in step.attempts if case.agent not in self.head.replay_only}
         attempts = self._plan_attempts(wanted, purpose, self.head)
         if not attempts:
             self._cut_short = "a recording cannot be run again"
@@ -331,10 +332,6 @@ class Orchestrator:
 
     def _warn(self, text: str) -> None:
         self.runner.emit(Notice(text, level="warning"))
-
-
-def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> dict[CaseKey, int]:
-    return {case: count for case, count in step.attempts if isinstance(case, CaseKey)}
 
 
 def _lack_credentials(errors: Mapping[str, AttemptError]) -> set[str]:

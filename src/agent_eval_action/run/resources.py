@@ -31,14 +31,14 @@ from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.redaction import Redaction, secrets_in
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
 from agent_eval_action.run.events import Notice
-from agent_eval_action.run.models import (
+from agent_eval_action.run.plan import (
     MissingCredentials,
+    Plan,
     check_models,
     estimate_plan,
     mark_unmeasured,
     model_requirements,
 )
-from agent_eval_action.run.plan import Plan
 from agent_eval_action.sandbox.sandboxes import Level, Role, Sandboxes, open_sandboxes
 
 

@@ -17,7 +17,7 @@ from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.run_result import AttemptSummary, CaseResult, ErrorKind, RunResult
-from agent_eval_action.run.models import NOT_MEASURED
+from agent_eval_action.run.plan import NOT_MEASURED
 
 _MEASURED_BASE: Final = "the base commit, run beside"
 

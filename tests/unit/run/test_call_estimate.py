@@ -12,8 +12,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
-from agent_eval_action.run.models import estimate_plan
-from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, estimate_plan
 
 FLASH = "gemini-2.5-flash"
 MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5, "judge_model_options": {"num_samples": 5}})

@@ -9,8 +9,7 @@ from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
-from agent_eval_action.run.models import ModelRequirement, check_models, model_requirements
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import ModelRequirement, Plan, check_models, model_requirements
 from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}

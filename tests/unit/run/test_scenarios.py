@@ -23,8 +23,7 @@ from agent_eval_action.results.run_result import Attempt, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.models import model_requirements
-from agent_eval_action.run.plan import Plan, planned_digest
+from agent_eval_action.run.plan import Plan, model_requirements, planned_digest
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
 from support.plan_runner import run_plan
 from support.scripted_llm import ScriptedLlm

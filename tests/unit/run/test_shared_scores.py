@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore
-from agent_eval_action.run import scoring
-from agent_eval_action.run.scoring import SharedScores
+from agent_eval_action.run import collector
+from agent_eval_action.run.collector import SharedScores
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 0.5, None])
 DETAILS = st.sampled_from([{}, {"n": 1}, {"n": 1.0}, {"n": True}, {"n": [1, 2]}])
@@ -43,7 +43,7 @@ def test_equal_scores_are_one_object() -> None:
 
 
 def test_scores_that_all_differ_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_MAX_SHARED", 2)
+    monkeypatch.setattr(collector, "_MAX_SHARED", 2)
     shared = SharedScores()
     first, *_, last = [shared.share(scored(str(number))) for number in range(4)]
     assert shared.share(scored("0")) is first
