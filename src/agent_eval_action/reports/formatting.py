@@ -308,12 +308,14 @@ def joined(parts: Iterable[Prose | str], separator: str) -> Prose:
 
 def compose(template: str, **values: Prose | str) -> Prose:
     """Fill the ``{value}`` fields of a template with texts, names or sentences."""
+    return filled(template, lambda field, _: values[field])
+
+
+def filled(template: str, value: Callable[[str, str], Prose | str]) -> Prose:
+    """Fill a template whose fields are formatted by ``value`` (name and format of the field)."""
     found: list[Prose | str] = []
-    for text, field, _, _ in string.Formatter().parse(template):
-        found.append(text)
-        if field is not None:
-            value = values[field]
-            found.append(Prose.join(value) if isinstance(value, Name) else value)
+    for text, field, form, _ in string.Formatter().parse(template):
+        found += [text] if field is None else [text, value(field, form or "")]
     return joined(found, "")
 
 
@@ -325,7 +327,7 @@ def listed(items: Sequence[Prose | str], total: int | None = None) -> Prose:
 
 def names(found: Iterable[str], total: int | None = None, limit: int = 80) -> Prose:
     """List names in code type, and how many more of ``total`` there are."""
-    return listed([Prose.join(Name.shortened(name, limit)) for name in found], total)
+    return listed([Name.shortened(name, limit) for name in found], total)
 
 
 def pairs(
@@ -335,7 +337,7 @@ def pairs(
     found = []
     for pair in references:
         parts = [Name.shortened(part, 60) for part in (pair["case"], pair["criterion"]) if part]
-        found.append(joined([Prose.join(Name(" › ".join(parts))), tail(pair)], ""))
+        found.append(joined([Name(" › ".join(parts)), tail(pair)], ""))
     return listed(found, total)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import string
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent_eval_action.baseline import STORES
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.reports.change_messages import CHANGE_WRITERS, LONG_NAME, criterion_source
 from agent_eval_action.reports.formatting import (
     Name,
     Prose,
     compose,
+    filled,
     joined,
     listed,
     names,
@@ -33,48 +32,19 @@ Data = Mapping[str, Any]
 BEGIN: Final[Mapping[StoreKind, Prose]] = {kind: Prose.marked(store.begin) for kind, store in STORES.items()}
 """How to make a baseline, by kind of store."""
 
-KIND_LABELS: Final[dict[ChangeKind, str]] = {
+KIND_LABELS: Final = {kind: kind.value.replace("_", " ") for kind in ChangeKind} | {
     ChangeKind.SAME: "unchanged",
-    ChangeKind.BETTER: "better",
-    ChangeKind.WORSE: "worse",
-    ChangeKind.NEWLY_FAILING: "newly failing",
-    ChangeKind.FIXED: "fixed",
-    ChangeKind.STILL_FAILING: "still failing",
-    ChangeKind.FAILING: "failing",
-    ChangeKind.PASSING: "passing",
-    ChangeKind.NEW: "new",
-    ChangeKind.REMOVED: "removed",
     ChangeKind.CHANGED: "changed definition",
-    ChangeKind.ERROR: "error",
-    ChangeKind.NOT_APPLICABLE: "not applicable",
-    ChangeKind.FLAKY: "flaky",
     ChangeKind.ON_MAIN: "already broken on main",
 }
-OUTCOME_LABELS: Final[dict[Verdict, str]] = {
+OUTCOME_LABELS: Final = {
     Verdict.PASS: "Passed",
     Verdict.FAIL: "Blocked",
     Verdict.INCONCLUSIVE: "Inconclusive",
     Verdict.COLLECTING: "Collecting",
 }
-GROUP_LABELS: Final[Mapping[str, str]] = {
-    "regressed": "regressed",
-    "needs_runs": "needs more runs",
-    "not_measured": "not measured",
-    "below_threshold": "below threshold",
-    "worse": "worse, not blocking",
-    "flaky": "flaky",
-    "broken_on_main": "already broken on main",
-    "quarantined": "quarantined",
-    "new": "new",
-    "changed": "changed definition",
-    "removed": "removed",
-    "better": "better",
-    "unchanged": "unchanged",
-}
-"""Labels of the classes of cases (``view.Group``)."""
 
-_CASES_IN_HEADLINE: Final = 3
-_CASE, _CRITERION = 100, 60
+_CASE, _CRITERION, _LONG = 100, 60, 120
 
 
 @dataclass(frozen=True)
@@ -91,34 +61,29 @@ class Messages:
 
     def sentence(self, finding: Finding) -> Prose:
         """Return a finding's sentence, which begins with its subject."""
-        return self._write(finding, _WRITERS[finding.code], self._subject(finding.subject), finding.subject)
+        return self._write(finding, finding.subject, _WRITERS)
 
     def heading(self, finding: Finding) -> Prose:
         """Return a reason of the outcome in a few words."""
-        writer = _HEADINGS.get(finding.code, _WRITERS[finding.code])
-        return self._write(finding, writer, self._subject(finding.subject), finding.subject)
+        return self._write(finding, finding.subject, {**_WRITERS, **_HEADINGS})
 
     def pair(self, pair: PairChange, *, with_case: bool = True) -> Prose:
         """Describe a pair's result; empty if there is nothing to say."""
         if pair.reason is None:
             return Prose()
-        name = self._subject(pair.subject) if with_case else Prose.join(Name.shortened(pair.criterion, _CRITERION))
-        return self._write(pair.reason, _WRITERS[pair.reason.code], name, pair.subject)
+        name = None if with_case else Name.shortened(pair.criterion, _CRITERION)
+        return self._write(pair.reason, pair.subject, _WRITERS, name)
 
     def headline(self, decision: Decision) -> Prose:
         """Explain the outcome in one sentence."""
-        clauses: list[Prose] = []
-        first_of_several = False
+        parts: list[Prose | str] = []
         for finding in decision.reasons:
-            text = self.sentence(finding)
-            if first_of_several:
-                clauses[-1] = joined([clauses[-1], text], ": ")
-            else:
-                clauses.append(text)
-            first_of_several = finding.code in {FindingCode.CASES_UNDECIDED, FindingCode.GATE_WEAKENED}
+            if sentence := self.sentence(finding):
+                of_several = finding.code in {FindingCode.CASES_UNDECIDED, FindingCode.GATE_WEAKENED}
+                parts += [sentence, ": " if of_several else "; "]
         measured = any(finding.code is not FindingCode.TEXT for finding in decision.reasons)
         lead = "could not tell: " if decision.outcome is Verdict.INCONCLUSIVE and measured else ""
-        return joined([lead, joined(clauses, "; ")], "")
+        return joined([lead, *parts[:-1]], "")
 
     def case(self, reference: Data) -> Name:
         """Return a case's name, with agent and eval set if another case has the same name."""
@@ -126,20 +91,22 @@ class Messages:
         shown = parts if parts[2] in self.ambiguous else parts[2:]
         return Name(" / ".join(Name.shortened(part, _CASE) for part in shown))
 
-    def cases(self, data: Data) -> Prose:
+    def cases(self, data: Data, most: int | None = None) -> Prose:
         """Return the cases that a finding names, and how many more there are."""
-        return listed([self.case(one) for one in data["named"]], data["cases"])
+        return listed([self.case(one) for one in data["named"][:most]], data["cases"])
 
-    def _subject(self, subject: Subject) -> Prose:
+    def _subject(self, subject: Subject) -> Name:
         if subject.case is None:
-            return Prose.join(Name.shortened(subject.criterion or subject.agent or "", 80))
+            return Name.shortened(subject.criterion or subject.agent or "", 80)
         case = self.case({"agent": subject.agent, "eval_set": subject.eval_set, "case": subject.case})
-        criterion = f" › {Name.shortened(subject.criterion, _CRITERION)}" if subject.criterion is not None else ""
-        return Prose.join(Name(f"{case}{criterion}"))
+        return Name(f"{case} › {Name.shortened(subject.criterion, _CRITERION)}") if subject.criterion else case
 
-    def _write(self, reason: Reason, writer: _Writer, name: Prose, subject: Subject) -> Prose:
+    def _write(
+        self, reason: Reason, subject: Subject, writers: Mapping[FindingCode, _Writer], name: Name | None = None
+    ) -> Prose:
+        fields = Fields(reason.data, self._subject(subject) if name is None else name, subject, self)
+        writer = writers[reason.code]
         try:
-            fields = Fields(reason.data, name, subject, self)
             return fields.fill(writer) if isinstance(writer, str) else writer(fields)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             problem = f"the finding {reason.code.value} does not have the values it needs ({error!r:.80})"
@@ -148,32 +115,24 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A finding's values by name, and parts of sentences that several codes share."""
+    """A finding's values by name, and parts of sentences that templates share."""
 
     data: Data
-    name: Prose
+    name: Name
     subject: Subject
     messages: Messages
 
     def __getitem__(self, value: str) -> Any:
         return self.data[value]
 
-    def get(self, value: str, default: Any = None) -> Any:
-        """Return an optional value of the finding."""
-        return self.data.get(value, default)
-
     def fill(self, template: str, **parts: Prose | str) -> Prose:
-        """Fill a template: its fields are the given ``parts``, shared parts, or values in the field's format.
+        """Fill a template: its fields are the given ``parts``, those of ``_PARTS``, or values in the field's format.
 
-        ``{drop:number}`` is a score, ``{path:code}`` a name, ``{p:.2g}`` a number in that format, ``{cases:case}`` a
-        count of that noun.
+        ``{drop:number}`` is a score, ``{score:beside threshold}`` a score with enough digits to differ from another,
+        ``{path:code}`` a name, ``{p:.2g}`` a number in that format, ``{cases:case}`` a count of that noun,
+        ``{cases:is|are}`` the form of a verb for that count.
         """
-        found: list[Prose | str] = []
-        for text, field, form, _ in string.Formatter().parse(template):
-            found.append(text)
-            if field is not None:
-                found.append(parts[field] if field in parts else self._field(field, form or ""))
-        return joined(found, "")
+        return filled(template, lambda field, form: parts[field] if field in parts else self._field(field, form))
 
     def _field(self, field: str, form: str) -> Prose | str:
         if field in _PARTS:
@@ -181,8 +140,12 @@ class Fields:
         value = self.data[field]
         if form == "number":
             return number(value)
+        if form.startswith("beside "):
+            return numbers(value, self.data[form.removeprefix("beside ")])[0]
         if form == "code":
-            return Name.shortened(value, LONG_NAME)
+            return Name.shortened(value, _LONG)
+        if "|" in form:
+            return verb(value, *form.split("|"))
         return format(value, form) if form.startswith(".") or not form else plural(value, form)
 
 
@@ -198,21 +161,17 @@ def run_findings(decision: Decision) -> list[Finding]:
 # --- a case on a criterion -------------------------------------------------------------------------
 
 
-def _evidence(after: str) -> Callable[[Fields], Prose]:
-    def write(f: Fields) -> Prose:
-        main, here, control = f["main"], f["here"], f.get("control")
-        where = "here" if f["rerun"] else "in the first pass here"
-        if f["binary"]:
-            words = f" passed {_times(main)} times on main and {_times(here)} {where}"
-            beside = f"; the base commit's agent passed {_times(control)} just now" if control else ""
-        else:
-            then, now = numbers(main["mean"], here["mean"])
-            words = f" was {then} over {plural(main['n'], 'run')} of main and {now} over {here['n']} {where}"
-            beside = f"; the base commit's agent had {number(control['mean'])} just now" if control else ""
-        limit = f"; {f['limit']}" if f.get("limit") else ""
-        return joined([f.name, words, beside, after, _explained(f), limit], "")
-
-    return write
+def _evidence(f: Fields) -> Prose:
+    main, here, control = f["main"], f["here"], f.data.get("control")
+    where = "here" if f["rerun"] else "in the first pass here"
+    if f["binary"]:
+        words = f" passed {_times(main)} times on main and {_times(here)} {where}"
+        beside = f"; the base commit's agent passed {_times(control)} just now" if control else ""
+    else:
+        then, now = numbers(main["mean"], here["mean"])
+        words = f" was {then} over {plural(main['n'], 'run')} of main and {now} over {here['n']} {where}"
+        beside = f"; the base commit's agent had {number(control['mean'])} just now" if control else ""
+    return joined([f.name, words, beside], "")
 
 
 def _times(scores: Data) -> str:
@@ -221,8 +180,8 @@ def _times(scores: Data) -> str:
 
 def _explained(f: Fields) -> str:
     """Return the criterion's explanation of the worst attempt, and the tool call that differs from the baseline."""
-    changed = f"tool calls changed: {_calls(f['calls'])}" if f.get("calls") else ""
-    parts = [part for part in (f.get("judgement"), changed) if part]
+    changed = f"tool calls changed: {_calls(f['calls'])}" if f.data.get("calls") else ""
+    parts = [part for part in (f.data.get("judgement"), changed) if part]
     return f": {'; '.join(parts)}" if parts else ""
 
 
@@ -245,16 +204,16 @@ def _calls(data: Data) -> str:
 def _repeats(f: Fields) -> str:
     parts = []
     if f["n"] > 1:
-        met = "" if f.get("passed") is None else f", {f['passed']} met it"
+        met = "" if f.data.get("passed") is None else f", {f['passed']} met it"
         parts.append(f"mean of {f['n']} attempts{met}")
-    if f.get("errors"):
+    if f.data.get("errors"):
         parts.append(f"{f['errors']} of {f['attempts']} attempts without a score")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _why(f: Fields) -> str:
     """Say why a pair cannot be compared; the history may give a more specific reason than the code."""
-    text = f.get("text", "")
+    text = f.data.get("text", "")
     return text if text and f["why"] in {"case_edited", "history"} else _INCOMPARABLE[f["why"]].format(text=text)
 
 
@@ -274,43 +233,39 @@ _INCOMPARABLE: Final[Mapping[str, str]] = {
 
 
 def _below_threshold(f: Fields) -> Prose:
-    score, threshold = numbers(f["score"], f["threshold"])
     before = [] if f["baseline"] is None else [f"baseline {number(f['baseline'])}"]
     if f["why"]:
         before.append(f"not comparable: {_why(f)}" if before else _why(f))
     accepted = "; accepting lifts the comparison, not the threshold" if f["why"] == "accepted" else ""
-    template = "{name} is {score}{repeats}, {side} its threshold {threshold} ({known}){accepted}{explained}"
-    known = ", ".join(before) or "no baseline"
-    return f.fill(template, score=score, threshold=threshold, known=known, accepted=accepted)
+    template = (
+        "{name} is {score:beside threshold}{repeats}, {side} its threshold {threshold:beside score} "
+        "({known}){accepted}{explained}"
+    )
+    return f.fill(template, known=", ".join(before) or "no baseline", accepted=accepted)
 
 
 def _score_changed(f: Fields) -> Prose:
-    before, after = numbers(f["baseline"], f["score"])
     rose = "rose" if f["score"] > f["baseline"] else "fell"
     fixed = ", and meets its threshold again" if f["fixed"] else ""
-    return f.fill(f"{{name}} {rose} from {before} to {after}{{repeats}}{fixed}{{explained}}")
+    template = "{name} {rose} from {baseline:beside score} to {score:beside baseline}{repeats}{fixed}{explained}"
+    return f.fill(template, rose=rose, fixed=fixed)
 
 
 # --- a criterion over its cases --------------------------------------------------------------------
 
 
-def _mean_misses_threshold(f: Fields) -> Prose:
-    score, threshold = numbers(f["score"], f["threshold"])
-    template = "{name} is {score} on average over {cases:case}, {side} its suite threshold {threshold}"
-    return f.fill(template, score=score, threshold=threshold)
-
-
 def _mean_beyond_limit(f: Fields) -> Prose:
-    then, now = numbers(f["baseline"], f["score"])
-    drop = f["goal"] == "maximize"
-    allowed = number(f["limit"]) if drop else f"{f['limit'] * 100:g} %"
+    allowed = number(f["limit"]) if f["goal"] == "maximize" else f"{f['limit'] * 100:g} %"
     worst = [
         joined([f.messages.case(one), " ({} → {})".format(*numbers(one["baseline"], one["score"]))], "")
         for one in f["worst"]
     ]
     most = joined(["; most of it: ", listed(worst, f["worse"])], "") if worst else ""
-    template = "{name} {moved} from {then} to {now} over {cases:case}; at most {allowed} is allowed{most}{doubt}"
-    return f.fill(template, then=then, now=now, allowed=allowed, most=most)
+    template = (
+        "{name} {moved} from {baseline:beside score} to {score:beside baseline} over {cases:case}; "
+        "at most {allowed} is allowed{most}{doubt}"
+    )
+    return f.fill(template, allowed=allowed, most=most)
 
 
 _DOUBTS: Final = {
@@ -337,18 +292,6 @@ def _credentials_missing(f: Fields) -> Prose:
     return f.fill("{text}: {criteria}{why}", criteria=listed(found, f["total"]), why=why)
 
 
-def _nothing_measured(f: Fields) -> Prose:
-    if not f["criteria"]:
-        return Prose.join("nothing that counts was measured")
-    return f.fill("nothing was measured: no case has a score on {names}", names=names(f["criteria"], limit=_CRITERION))
-
-
-def _run_ended_early(f: Fields) -> Prose:
-    if not f["missing"]:  # every case was run once: the run ended during re-runs or the control
-        return f.fill("{ended} before everything was decided")
-    return f.fill("{ended}: {missing} of {cases:case} {are} not measured", are=verb(f["missing"], "is", "are"))
-
-
 _ENDED: Final = {
     "timed_out": "time ran out (max_time)",
     "interrupted": "the run was interrupted",
@@ -361,12 +304,11 @@ def _shard(f: Fields) -> Prose:
     """Describe the problem of a shard or a file, and what remains unmeasured."""
     wave = f" of wave {f['wave']}" if f["wave"] > 1 else ""
     which = f"shard {f['number']} of {f['count']}{wave}" if f["number"] else "a shard"
-    source, detail = Name.shortened(f["source"], LONG_NAME), f["detail"]
-    template = _SHARDS[f["kind"]]
-    if f["cases"]:
-        template += ": {cases:case} {are} not measured ({case_names})"
-    are, why = verb(f["cases"], "is", "are"), f" ({detail})" if detail else ""
-    return f.fill(template, which=which, source=source, detail=why, are=are)
+    detail = f" ({f['detail']})" if f["detail"] else ""
+    unmeasured = ": {cases:case} {cases:is|are} not measured ({case_names})" if f["cases"] else ""
+    return f.fill(
+        _SHARDS[f["kind"]] + unmeasured, which=which, detail=detail, source=Name.shortened(f["source"], _LONG)
+    )
 
 
 _SHARDS: Final = {
@@ -384,26 +326,14 @@ _SHARDS: Final = {
 def _code_raises(f: Fields) -> Prose:
     named = names([one["case"] for one in f["named"]], f["cases"], 60)
     again, there = (f"{failed} of {plural(made, 'failure')}" for failed, made in (f["again"], f["control"]))
-    template = "{names} {fail} with an error of the agent's code: {error} (run again {again}; on {base_commit} {there})"
-    return f.fill(template, names=named, fail=verb(f["cases"], "fails", "fail"), again=again, there=there)
+    template = (
+        "{names} {cases:fails|fail} with an error of the agent's code: {error} "
+        "(run again {again}; on {base_commit} {there})"
+    )
+    return f.fill(template, names=named, again=again, there=there)
 
 
 # --- the verdict as a whole ------------------------------------------------------------------------
-
-
-def _cases_of_all(one_form: str, form: str) -> Callable[[Fields], Prose]:
-    def write(f: Fields) -> Prose:
-        named = listed([f.messages.case(one) for one in f["named"][:_CASES_IN_HEADLINE]], f["cases"])
-        words = verb(f["cases"], one_form, form)
-        return f.fill("{cases} of {total:case} {words}: {named}", words=words, named=named)
-
-    return write
-
-
-def _collecting(f: Fields) -> Prose:
-    below = f"; {f['below']} below ADK's default thresholds" if f["below"] else ""
-    template = "nothing to compare with yet: {measured} measured{below}; {begin}, or set thresholds in test_config.json"
-    return f.fill(template, below=below)
 
 
 def _nothing_worse(f: Fields) -> Prose:
@@ -418,17 +348,7 @@ def _nothing_worse(f: Fields) -> Prose:
     return f.fill(template, share=share, gone=gone, fixed=fixed, better=joined(better, ""))
 
 
-def _gate_weakened(f: Fields) -> Prose:
-    more = f" (and {plural(f['more'], 'more change')} to what the agent is measured by)" if f["more"] else ""
-    return Prose.join(f"this change loosens its own checks, and on_weakened: fail blocks that{more}")
-
-
 # --- what to know beside the verdict ---------------------------------------------------------------
-
-
-def _no_control(f: Fields) -> Prose:
-    whose = "main's agent" if f.subject.agent is None else joined(["main's agent ", f.name], "")
-    return f.fill("{whose} was not run for comparison ({error}), so only main's stored scores count", whose=whose)
 
 
 def _cases_flaky(f: Fields) -> Prose:
@@ -439,17 +359,10 @@ def _cases_flaky(f: Fields) -> Prose:
     return f.fill(template, pairs=pairs(f["named"], f["scores"], rate))
 
 
-def _cases_gone(f: Fields) -> Prose:
-    text = f.fill("{named} {are} on main but not in this run", are=verb(f["cases"], "is", "are"))
-    below = f["below"]
-    return joined([text, "; below a threshold there: ", f.messages.cases(below)], "") if below["cases"] else text
-
-
 def _cases_not_compared(f: Fields) -> Prose:
     if not f["criteria"]:
         why = _why(f).removeprefix("the case is ").removeprefix("the case was ")
-        whose = verb(f["cases"], "its", "their")
-        return f.fill("{why}, so only {whose} thresholds apply: {named}", why=why, whose=whose)
+        return f.fill("{why}, so only {cases:its|their} thresholds apply: {named}", why=why)
     falls = "falls back to its threshold" if len(f["criteria"]) == 1 else "fall back to their thresholds"
     criteria = names(f["criteria"][:5], len(f["criteria"]))
     return f.fill("{why}: {criteria} {falls} in {cases:case}: {named}", criteria=criteria, falls=falls)
@@ -462,31 +375,13 @@ _QUARANTINE_STATES: Final = {
 }
 
 
-def _quarantine(template: str) -> Callable[[Fields], Prose]:
-    def write(f: Fields) -> Prose:
-        parts = [Name.shortened(name, LONG_NAME) for name in (f["case"], f["criterion"]) if name]
-        what: dict[str, Prose | str] = {
-            "pair": joined(parts, " › "),
-            "state": _QUARANTINE_STATES.get(f.get("state", ""), ""),
-        }
-        return f.fill(template, **what)
-
-    return write
-
-
-def _threshold_moved(f: Fields) -> Prose:
-    then, now = ("none" if value is None else number(value) for value in (f["old"], f["new"]))
-    return f.fill(f"{{name}}: threshold {then} → {now} since the baseline, {{cases:case}}")
-
-
-def _model_changed(f: Fields) -> Prose:
-    old, new = (listed(f[side][:5], len(f[side])) for side in ("old", "new"))
-    return f.fill("agent {agent}: model {old} → {new} since the baseline", old=old, new=new)
+def _path(*parts: str | None) -> Prose:
+    return joined([Name.shortened(part, _LONG) for part in parts if part], " › ")
 
 
 def main_event(event: MainEvent) -> Prose:
     """Describe in a few words what changed on main with a run."""
-    name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, LONG_NAME)
+    name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, _LONG)
     if event.kind == "cases":
         return compose(f"{plural(event.cases, 'case')} redefined: {{cases}}", cases=case_names)
     lead = {"model": "model of {name}", "adk": "google-adk of {name}", "accepted": "accepted {name}"}
@@ -494,36 +389,143 @@ def main_event(event: MainEvent) -> Prose:
     return compose(lead.get(event.kind, "{name}") + "{text}", name=name, text=text)
 
 
+# --- how a change relaxes the gate -----------------------------------------------------------------
+
+_EDITS: Final = {
+    "definition": "its definition changed",
+    "recorded": "its turns are recorded, and the agent is not asked any more",
+    "turns": "turns {old} → {new}",
+    "session": "how its session begins, or its scenario, changed",
+    "question": "{where} says something else to the agent",
+    "call_replaced": "{where} expects {new:code} instead of {old:code}",
+    "calls_removed": "{where} no longer expects {items}",
+    "calls_added": "{where} expects {items} as well",
+    "calls_reordered": "{where} expects its calls in another order",
+    "answer_removed": "{where} has no reference answer any more",
+    "answer_shortened": "the reference answer of {where} was cut from {old:word} to {new}",
+    "answer_changed": "the reference answer of {where} changed",
+    "rubrics_removed": "{where} lost {count:rubric} ({items})",
+}
+
+
+def _edit(f: Fields, edit: Data) -> Prose:
+    where = f"turn {edit['turn']}" if edit.get("turn") else "it"
+    items = names(edit.get("items", ()), edit.get("count"))
+    return replace(f, data=edit).fill(_EDITS[edit["edit"]], where=where, items=items)
+
+
+def _criterion_loosened(f: Fields) -> Prose:
+    option, old, new = f["option"], f["old"], f["new"]
+    if f.data.get("removed"):
+        entries = plural(f["count"], option.removesuffix("s"))
+        what: Prose | str = joined([f"{entries} removed (", names(f["removed"], f["count"]), ")"], "")
+    elif option == "threshold" and new is not None:
+        then, now = numbers(old, new)
+        what = f"threshold {'lowered' if new < old else 'raised'} {then} → {now}"
+    else:
+        what = f"{option} {_option_value(old)} → {'none' if option == 'threshold' else _option_value(new)}"
+    return f.fill("{name}{source}: {what}{merge}", what=what)
+
+
+def _option_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not set" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _rule(f: Fields) -> Prose:
+    criteria = joined([" for ", names(f["criteria"], f["total"])], "") if f.data.get("criteria") else ""
+    eval_set = joined([" for the eval set ", Name.shortened(f["eval_set"], 80)], "") if f.data.get("eval_set") else ""
+    moved = f.fill(", where {case_names} {cases:is|are} now") if f.data.get("cases") else ""
+    template = "{rule} {old} → {new}{criteria}{eval_set}{moved} ({file}){merge}"
+    return f.fill(template, criteria=criteria, eval_set=eval_set, moved=moved)
+
+
+def _changed_scores(f: Fields) -> Prose:
+    def change(score: Data) -> str:
+        if score.get("old") is None:
+            return ""
+        old, new = score["old"], score["new"]
+        if isinstance(old, float):
+            old, new = numbers(old, new)
+        return f" {old} → {new}"
+
+    return pairs(f["named"], f["scores"], change)
+
+
+_AGENT_FIELDS: Final = {
+    "path": "folder",
+    "url": "address",
+    "headers": "header",
+    "python": "interpreter",
+    "env": "variable",
+    "install_env": "variable of its installation",
+}
+
+
+def _agent_changed(f: Fields) -> Prose:
+    old, new = (_agent_value(f[side]) for side in ("old", "new"))
+    if f["field"] == "name":
+        return f.fill("the agent {name}: its name was {old}", old=old)
+    variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.data.get("variable") else ""
+    what = joined([_AGENT_FIELDS.get(f["field"], f["field"]), variable], "")
+    return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
+
+
+def _agent_value(value: Data) -> Prose | str:
+    """Return a value's text; ``state`` marks a value that is not set or is the job's own."""
+    if value.get("state"):
+        return {"unset": "not set", "job": "the job's own"}[value["state"]]
+    return Name.shortened(value["text"], 80) if value["text"] else "none"
+
+
 # --- the sentence of each code ---------------------------------------------------------------------
 
 _PARTS: Final[Mapping[str, Callable[[Fields], Prose | str]]] = {
     "name": lambda f: f.name,
-    "agent": lambda f: f.name.plain,
-    "case": lambda f: Name.shortened(f.subject.case or "", LONG_NAME),
+    "agent": lambda f: str(f.name),
+    "case": lambda f: Name.shortened(f.subject.case or "", _LONG),
+    "entry": lambda f: _path(f.subject.case, f.subject.criterion),
+    "pair": lambda f: _path(f["case"], f["criterion"]),
     "named": lambda f: f.messages.cases(f.data),
-    "case_names": lambda f: names([one["case"] for one in f["named"]], f["cases"], LONG_NAME),
+    "first_named": lambda f: f.messages.cases(f.data, 3),
+    "case_names": lambda f: names([one["case"] for one in f["named"]], f["cases"], _LONG),
     "names": lambda f: names(f["criteria"], f["total"], _CRITERION),
     "pairs": lambda f: pairs(f["named"], f["pairs"]),
+    "changed_scores": _changed_scores,
+    "edits": lambda f: joined([_edit(f, edit) for edit in f["edits"]], "; "),
+    "more_edits": lambda f: f"; and {f['more']:,} more edits" if f.data.get("more") else "",
+    "more_changes": lambda f: (
+        f" (and {plural(f['more'], 'more change')} to what the agent is measured by)" if f["more"] else ""
+    ),
     "side": lambda f: "above" if f["goal"] == "minimize" else "below",
     "moved": lambda f: "fell" if f["goal"] == "maximize" else "rose",
     "ended": lambda f: f["limit"] or _ENDED[f["status"]],
     "rest": lambda f: "of the rest " if f["rest"] else "",
     "begin": lambda f: BEGIN[f["store"]],
-    "merge": lambda f: ", takes effect with the merge" if f.get("with_merge") else "",
+    "merge": lambda f: ", takes effect with the merge" if f.data.get("with_merge") else "",
+    "evidence": _evidence,
     "repeats": _repeats,
     "explained": _explained,
+    "limit_met": lambda f: f"; {f['limit']}" if f.data.get("limit") else "",
     "why": _why,
     "judgement": lambda f: f": {f['judgement']}" if f["judgement"] else "",
     "share": lambda f: f" in {f['errors']} of {f['attempts']} attempts" if f["attempts"] > 1 else "",
-    "doubt": lambda f: _DOUBTS[f.get("doubt", "")].format(limit=f.get("limit_met", "")),
-    "base_commit": lambda f: f"the base commit {f['base']}" if f.get("base") else "the base commit",
+    "doubt": lambda f: _DOUBTS[f.data.get("doubt", "")].format(limit=f.data.get("limit_met", "")),
+    "base_commit": lambda f: f"the base commit {f['base']}" if f.data.get("base") else "the base commit",
     "measured": lambda f: f"{plural(f['cases'], 'case')} on {plural(f['criteria'], 'criterion', 'criteria')}",
     "advisories": lambda f: f"; {plural(f['advisories'], 'advisory finding')}" if f["advisories"] else "",
-    "source": criterion_source,
+    "below_default": lambda f: f"; {f['below']} below ADK's default thresholds" if f["below"] else "",
     "there_below": lambda f: f", {f['below']} of them below its threshold there" if f["below"] else "",
-    "were": lambda f: verb(f["cases"], "was", "were"),
+    "gone_below": lambda f: (
+        joined(["; below a threshold there: ", f.messages.cases(f["below"])], "") if f["below"]["cases"] else ""
+    ),
+    "main_agent": lambda f: joined(["main's agent", *([" ", f.name] if f.subject.agent else [])], ""),
+    "its_cases": lambda f: "its case is" if f["cases"] == 1 else f"its {plural(f['cases'], 'case')} are",
+    "state": lambda f: _QUARANTINE_STATES[f["state"]],
+    "source": lambda f: {"default": " (by ADK's defaults)", "": ""}.get(f["source"], f" ({f['source']})"),
 }
-"""Fields of templates that several sentences have."""
+"""Fields of templates that say more than a value of the finding."""
 
 _HEADINGS: Final[Mapping[FindingCode, _Writer]] = {
     FindingCode.MEAN_BEYOND_LIMIT: "{name} {moved} from {baseline:number} to {score:number}",
@@ -538,13 +540,15 @@ _HEADINGS: Final[Mapping[FindingCode, _Writer]] = {
 }
 
 _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
-    FindingCode.WORSE: _evidence(""),
-    FindingCode.WORSE_WITH_CRITERION: _evidence(": part of what the whole criterion lost"),
-    FindingCode.WORSE_WITH_MAIN: _evidence(": part of what main's agent lost as well"),
-    FindingCode.FLAKY: _evidence(": flaky, not worse than on main"),
-    FindingCode.WORSE_UNDECIDED: _evidence(": likely worse, but too few runs to be sure"),
-    FindingCode.WORSE_UNCONTROLLED: _evidence(": not confirmed, the base commit's agent was not run for comparison"),
-    FindingCode.BROKEN_ON_MAIN: _evidence(": already broken on main"),
+    FindingCode.WORSE: "{evidence}{explained}{limit_met}",
+    FindingCode.WORSE_WITH_CRITERION: "{evidence}: part of what the whole criterion lost{explained}{limit_met}",
+    FindingCode.WORSE_WITH_MAIN: "{evidence}: part of what main's agent lost as well{explained}{limit_met}",
+    FindingCode.FLAKY: "{evidence}: flaky, not worse than on main{explained}{limit_met}",
+    FindingCode.WORSE_UNDECIDED: "{evidence}: likely worse, but too few runs to be sure{explained}{limit_met}",
+    FindingCode.WORSE_UNCONTROLLED: (
+        "{evidence}: not confirmed, the base commit's agent was not run for comparison{explained}{limit_met}"
+    ),
+    FindingCode.BROKEN_ON_MAIN: "{evidence}: already broken on main{explained}{limit_met}",
     FindingCode.BELOW_THRESHOLD: _below_threshold,
     FindingCode.SCORE_CHANGED: _score_changed,
     FindingCode.NOT_COMPARED: lambda f: f.fill(
@@ -562,17 +566,20 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
         "{name} does not apply any more to {case_names}, which main has scores of{judgement}"
     ),
     FindingCode.LEFT_OUT: "{name} is {text}",
-    FindingCode.MEAN_MISSES_THRESHOLD: _mean_misses_threshold,
+    FindingCode.MEAN_MISSES_THRESHOLD: (
+        "{name} is {score:beside threshold} on average over {cases:case}, "
+        "{side} its suite threshold {threshold:beside score}"
+    ),
     FindingCode.MEAN_BEYOND_LIMIT: _mean_beyond_limit,
     FindingCode.MEAN_WORSE: "{name} got worse by {drop:number} over {cases:case}{doubt}",
     FindingCode.SUSPECTS_WORSE: (
         "{name}: {cases:case} did worse than on main in the first pass and again in {runs:fresh run}, "
         "by {drop:number} on average{doubt}"
     ),
-    FindingCode.MAIN_COLLAPSED: lambda f: f.fill(
-        "{name}: main's agent scores as low: {before} in its history, {main} just now over {cases:case}, and "
-        "{score:number} here: the model, a service or main is failing, which hides the change; run the job again later",
-        **dict(zip(("before", "main"), numbers(f["baseline"], f["control"]), strict=True)),
+    FindingCode.MAIN_COLLAPSED: (
+        "{name}: main's agent scores as low: {baseline:beside control} in its history, {control:beside baseline} just "
+        "now over {cases:case}, and {score:number} here: the model, a service or main is failing, which hides the "
+        "change; run the job again later"
     ),
     FindingCode.NO_ANSWER: "{name} could not be measured{share}: {error}",
     FindingCode.BASE_NO_ANSWER: (
@@ -583,50 +590,102 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
         "main's history has answers: the model or its service is failing; run the job again later"
     ),
     FindingCode.CREDENTIALS_MISSING: _credentials_missing,
-    FindingCode.NOTHING_MEASURED: _nothing_measured,
-    FindingCode.RUN_ENDED_EARLY: _run_ended_early,
+    FindingCode.NOTHING_MEASURED: lambda f: f.fill(
+        "nothing was measured: no case has a score on {names}" if f["criteria"] else "nothing that counts was measured",
+        names=names(f["criteria"], limit=_CRITERION),
+    ),
+    FindingCode.RUN_ENDED_EARLY: lambda f: f.fill(
+        "{ended}: {missing} of {cases:case} {missing:is|are} not measured"
+        if f["missing"]
+        else "{ended} before everything was decided"  # every case was run once: it ended during re-runs or the control
+    ),
     FindingCode.SHARD_NOT_MEASURED: _shard,
     FindingCode.CODE_RAISES: _code_raises,
     FindingCode.CODE_DOES_NOT_START: (
         "the agent {name} does not start: {error}; that of {base_commit} starts and answers"
     ),
-    FindingCode.CASES_WORSE: _cases_of_all("got worse", "got worse"),
-    FindingCode.CASES_BELOW_THRESHOLD: _cases_of_all("misses a threshold", "miss a threshold"),
-    FindingCode.CASES_STILL_BELOW_THRESHOLD: _cases_of_all("still misses a threshold", "still miss a threshold"),
+    FindingCode.CASES_WORSE: "{cases} of {total:case} got worse: {first_named}",
+    FindingCode.CASES_BELOW_THRESHOLD: "{cases} of {total:case} {cases:misses|miss} a threshold: {first_named}",
+    FindingCode.CASES_STILL_BELOW_THRESHOLD: (
+        "{cases} of {total:case} still {cases:misses|miss} a threshold: {first_named}"
+    ),
     FindingCode.CASES_UNDECIDED: "{cases:case} could not be decided, for example",
-    FindingCode.COLLECTING: _collecting,
+    FindingCode.COLLECTING: (
+        "nothing to compare with yet: {measured} measured{below_default}; "
+        "{begin}, or set thresholds in test_config.json"
+    ),
     FindingCode.THRESHOLDS_MET: (
         "{rest}every threshold that counts is met by {measured}; no baseline to compare with{advisories}"
     ),
     FindingCode.NOTHING_WORSE: _nothing_worse,
-    FindingCode.GATE_WEAKENED: _gate_weakened,
+    FindingCode.GATE_WEAKENED: ("this change loosens its own checks, and on_weakened: fail blocks that{more_changes}"),
     FindingCode.REPORT_ONLY: lambda f: f.fill(
         "report only: with {option} the step is green whatever the verdict is", option=Name("fail_on: never")
     ),
     FindingCode.NO_BASELINE: "there is no baseline, so only thresholds count; to begin one: {begin}",
-    FindingCode.NO_CONTROL: _no_control,
+    FindingCode.NO_CONTROL: ("{main_agent} was not run for comparison ({error}), so only main's stored scores count"),
     FindingCode.CRITERIA_OFF: "not judged, its mode is off: {names}",
     FindingCode.CRITERIA_WITHOUT_LIMIT: "nothing can block on {names}: no threshold counts and no max_drop is set",
     FindingCode.CRITERION_NOT_APPLICABLE: "{name} applies to no case of this run{judgement}",
     FindingCode.CRITERION_NOT_CONFIGURED: "{name} is no longer configured for {cases:case} of main{there_below}",
     FindingCode.CASES_FLAKY: _cases_flaky,
-    FindingCode.CASES_GONE: _cases_gone,
+    FindingCode.CASES_GONE: "{named} {cases:is|are} on main but not in this run{gone_below}",
     FindingCode.CASES_NOT_COMPARED: _cases_not_compared,
     FindingCode.SHARD_SET_ASIDE: _shard,
-    FindingCode.CASES_NOT_RUN: "{cases:case} of the baseline {were} not run: the run was narrowed to {selection}",
-    FindingCode.QUARANTINED: _quarantine("quarantined until {until} (owner {owner}): {pair}: {text}; {state}"),
-    FindingCode.QUARANTINE_OVERDUE: _quarantine(
+    FindingCode.CASES_NOT_RUN: (
+        "{cases:case} of the baseline {cases:was|were} not run: the run was narrowed to {selection}"
+    ),
+    FindingCode.QUARANTINED: "quarantined until {until} (owner {owner}): {pair}: {text}; {state}",
+    FindingCode.QUARANTINE_OVERDUE: (
         "the quarantine of {pair} ran out on {until} (owner {owner}), so it counts again: {text}"
     ),
     FindingCode.CHANGE_ACCEPTED: (
         "{why}, so main's scores of it do not count, and its history starts anew at the merge: {pairs}"
     ),
     FindingCode.HISTORY_RESTARTED: "compared with main since its change was accepted ({text}): {pairs}",
-    FindingCode.THRESHOLD_MOVED: _threshold_moved,
-    FindingCode.MODEL_CHANGED: _model_changed,
+    FindingCode.THRESHOLD_MOVED: lambda f: f.fill(
+        "{name}: threshold {old} → {new} since the baseline, {cases:case}",
+        **{side: "none" if f[side] is None else number(f[side]) for side in ("old", "new")},
+    ),
+    FindingCode.MODEL_CHANGED: lambda f: f.fill(
+        "agent {agent}: model {old} → {new} since the baseline",
+        **{side: listed(f[side][:5], len(f[side])) for side in ("old", "new")},
+    ),
     FindingCode.ADK_CHANGED: "agent {agent}: google-adk {old} → {new}",
     FindingCode.PACKAGES_CHANGED: "agent {agent}: its installed packages are not those of the baseline",
-    **CHANGE_WRITERS,
+    FindingCode.SET_REMOVED: "{path:code} is no longer run: {its_cases} not measured ({case_names})",
+    FindingCode.CASE_REMOVED: "case {case} was removed from {path:code}",
+    FindingCode.CASES_REMOVED: "{cases:case} were removed from {path:code}: {case_names}",
+    FindingCode.CASE_LOOSENED: "case {case} in {path:code} expects less: {edits}{more_edits}",
+    FindingCode.CASE_EDITED: (
+        "case {case} in {path:code} was edited, so main's scores of it no longer count: {edits}{more_edits}"
+    ),
+    FindingCode.CASES_EDITED: "{cases:more case} in {path:code} changed likewise: {case_names}",
+    FindingCode.CRITERION_REMOVED: "{name} is no longer scored in {path:code}{source}{merge}",
+    FindingCode.CRITERION_LOOSENED: _criterion_loosened,
+    FindingCode.RULE_LOOSENED: _rule,
+    FindingCode.RULE_CHANGED: _rule,
+    FindingCode.BASELINE_REMOVED: (
+        "the stored baseline was removed, or cannot be read any more: {scores:score} of main are lost"
+    ),
+    FindingCode.BASELINE_SCORES_REMOVED: "the stored baseline loses {scores:score}: {changed_scores}",
+    FindingCode.BASELINE_SCORES_LOWERED: "the stored baseline is loosened for {scores:score}: {changed_scores}",
+    FindingCode.BASELINE_SCORES_THINNED: (
+        "the stored baseline rests on fewer attempts for {scores:score}: {changed_scores}"
+    ),
+    FindingCode.ACCEPTANCE_ADDED: lambda f: f.fill(
+        "accept.yaml accepts a change of {entry}{reason}{ignored}",
+        reason=f": {f['text']}" if f["text"] else " without a reason",
+        ignored="; gate.accept: ignore, so main's scores of it still count" if f["ignored"] else "",
+    ),
+    FindingCode.QUARANTINE_ADDED: lambda f: f.fill(
+        "accept.yaml quarantines {entry} until {until} (owner {owner}): {text}{ignored}",
+        ignored="; gate.accept: ignore, so it counts all the same" if f["ignored"] else "",
+    ),
+    FindingCode.AGENT_CHANGED: _agent_changed,
+    FindingCode.METRIC_CHANGED: lambda f: f.fill(
+        "the metric function {function:code} ({file}) was {verb}{merge}", verb="removed" if f["removed"] else "edited"
+    ),
     FindingCode.DETAIL_WITHHELD: lambda f: joined([f.name, ": " if f.name else "", "results.json says how"], ""),
     FindingCode.TEXT: "{text}",
 }

@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.reports.messages import GROUP_LABELS, Messages
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import (
     BaselineTrajectory,
@@ -59,7 +59,16 @@ class Group(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        return GROUP_LABELS[self.name.lower()]
+        return _LABELS.get(self.name, self.name.lower().replace("_", " "))
+
+
+_LABELS: Final = {
+    "NEEDS_RUNS": "needs more runs",
+    "WORSE": "worse, not blocking",
+    "BROKEN_ON_MAIN": "already broken on main",
+    "CHANGED": "changed definition",
+}
+"""Labels of classes that say more than their name."""
 
 
 WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})
