@@ -12,7 +12,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.config.models import Settings
 from agent_eval_action.config.types import ShardOption
-from agent_eval_action.gate.next_step import Run, RunControl, Stop
+from agent_eval_action.gate.next_step import Run, Stop
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.evalset import Content, EvalCase, Invocation, Part
@@ -45,7 +45,6 @@ _SPECS = (
     CriterionSpec("tool_trajectory_avg_score", {"threshold": 1.0}),
     CriterionSpec("response_match_score", {"threshold": 0.8}),
 )
-_PURPOSES: Mapping[str, Purpose] = {"RerunSuspects": "rerun", "RerunSuite": "suite", "RunControl": "control"}
 
 
 def plan_of(cases: int, sets: int = 1, repeats: int = 1) -> Plan:
@@ -103,14 +102,12 @@ class World:
 
     def take(self, collector: ResultCollector, step: Run) -> None:
         """Make the attempts of a step."""
-        purpose = _PURPOSES[type(step).__name__]
-        arm: ArmName = "base" if isinstance(step, RunControl) else "head"
-        interleaved = step.interleaved if isinstance(step, RunControl) else ()
-        for attempts, whose in ((step.attempts, arm), (interleaved, "head")):
+        arm: ArmName = "base" if step.purpose == "control" else "head"
+        for attempts, whose in ((step.attempts, arm), (step.interleaved, "head")):
             for key, runs in attempts:
                 for _ in range(runs):
                     repeat = collector.next_repeat(key, whose)
-                    collector.restore(key, whose, self.attempt(key, whose, repeat, purpose))
+                    collector.restore(key, whose, self.attempt(key, whose, repeat, step.purpose))
 
     def history(self, runs: int = 5) -> History:
         """What main has: so many runs of the base's agent."""
@@ -150,7 +147,7 @@ class WholeRun:
                 result = self._result(collector)
                 return result.model_copy(update={"decision": self.gate.decide(result)})
             self.world.take(collector, step)
-            if isinstance(step, RunControl):
+            if step.purpose == "control":
                 self.base = Base(commit="b" * 40)
 
     def _result(self, collector: ResultCollector) -> RunResult:
@@ -169,7 +166,7 @@ def shard_result(
         meter.add_uses(uses(len(list(part.plan.digests()))))
     else:
         world.take(collector, part.step)
-        base = Base(commit="b" * 40) if isinstance(part.step, RunControl) else None
+        base = Base(commit="b" * 40) if part.step.purpose == "control" else None
     result = collector.result(meter, 1.0, started_at=started_at, conditions=CONDITIONS, base=base)
     return result.model_copy(update={"shard": part.block(CONFIGURATION), **changes})
 
@@ -212,7 +209,7 @@ class MergeOfShards:
             if wave is None:  # from here on the merge makes the attempts itself
                 self.waves = False
                 self.world.take(joined.collector, step)
-                if isinstance(step, RunControl):
+                if step.purpose == "control":
                     joined.base = Base(commit="b" * 40)
                 continue
             for number in range(1, wave.count + 1):

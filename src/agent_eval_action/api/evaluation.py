@@ -31,7 +31,7 @@ from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import load_eval_file, parse_selector
-from agent_eval_action.gate.next_step import RunControl, Step, Stop
+from agent_eval_action.gate.next_step import Step, Stop
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.gate_changes.snapshot import CommandContext
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
@@ -598,7 +598,7 @@ class Evaluation:
         only = part.step if part else None
         uses_gate = self._uses_gate(gate) and part is None
         rerun = settings.baseline.store == "rerun" and context.repeats is None
-        control = uses_gate or rerun or isinstance(only, RunControl)
+        control = uses_gate or rerun or (only is not None and only.purpose == "control")
 
         async def open_base(names: frozenset[str]) -> AgentGroup:
             if isinstance(base, BaseUnavailable):

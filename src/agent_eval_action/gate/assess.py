@@ -263,10 +263,14 @@ class CriterionEvidence:
         return min((self.runs(pair) for pair in self.suspects if not pair.errors), default=0)
 
     def missing_control(self, pair: Pair) -> int:
-        """Base runs that a suspect still lacks. Base attempts without a score are not repeated."""
+        """Base runs that a suspect still lacks."""
         if not self.control or not pair.controllable:
             return 0
-        return max(0, self._control_wanted(pair) - max(pair.control_attempts, len(pair.control)))
+        return max(0, self._control_wanted(pair) - pair.control_made)
+
+    def awaits_control(self, pair: Pair) -> bool:
+        """Whether a suspect could be run on the base, and was not yet."""
+        return self.control and pair.controllable and not pair.control_attempts
 
     def _control_wanted(self, pair: Pair) -> int:
         if self.worse_each_time(pair):
@@ -416,14 +420,15 @@ class CriterionEvidence:
     # --- the suite's mean ---------------------------------------------------------------------------
 
     @property
-    def has_limit(self) -> bool:
-        """Whether the policy limits the change of the suite's mean."""
-        return (self.policy.max_rise if self.grid.minimize else self.policy.max_drop) is not None
+    def can_fall(self) -> bool:
+        """Whether the policy limits the change of the suite's mean, and there is one."""
+        limit = self.policy.max_rise if self.grid.minimize else self.policy.max_drop
+        return limit is not None and bool(self.complete)
 
     @cached_property
     def complete(self) -> tuple[Pair, ...]:
         """The pairs with a score for every attempt of the first pass and no error."""
-        return tuple(pair for pair in self.pairs if not pair.errors and len(pair.attempts) >= pair.first)
+        return tuple(pair for pair in self.pairs if not pair.errors and pair.again >= 0)
 
     @cached_property
     def first(self) -> int:
@@ -433,8 +438,7 @@ class CriterionEvidence:
     @cached_property
     def passes(self) -> int:
         """Attempts that every case has. A suspect's further attempts do not count: they would overweight it."""
-        again = min((len(pair.attempts) - pair.first for pair in self.complete), default=-self.first)
-        return self.first + again
+        return self.first + min((pair.again for pair in self.complete), default=-self.first)
 
     def attempts_of(self, pair: Pair, passes: int) -> tuple[float, ...]:
         """A pair's attempts in this many passes; the first pass may have made several attempts."""
@@ -499,7 +503,7 @@ class CriterionEvidence:
     @cached_property
     def suite_test(self) -> MeanTest | None:
         """The test of the first slice that confirms a drop, else of the whole suite; None if the mean has no limit."""
-        if not self.has_limit or not self.complete or not self.passes:
+        if not self.can_fall:
             return None
         for size in self.slices:
             if (test := self.slice_test(size)) is not None and test.confirmed:
@@ -511,7 +515,7 @@ class CriterionEvidence:
     @cached_property
     def fell_far(self) -> bool:
         """Whether the first pass is so far below history that the suite is controlled before anything else."""
-        if not self.slices or not self.has_limit:
+        if not self.slices or not self.can_fall:
             return False
         test = self.suite(self.first)
         if not test.beyond or test.p > IN_DOUBT:
@@ -545,7 +549,7 @@ class CriterionEvidence:
     def _slice_rows(self, size: int) -> list[_Row]:
         """Per case its first pass, one more run and one control run; empty until all of them are made."""
         chosen = self.slice_of(size)
-        if not all(pair.control and len(pair.attempts) > pair.first for pair in chosen):
+        if not all(pair.control and pair.again for pair in chosen):
             return []
         return [_Row(pair, pair.attempts[: pair.first + 1], pair.control[:1]) for pair in chosen]
 
@@ -608,7 +612,7 @@ def assess(state: GateState, rules: GateRules) -> dict[str, CriterionEvidence]:
     for pair in state.pairs:
         if sets and sets.get(pair.key.eval_set, "blocking") != "blocking":
             continue
-        if pair.history and not pair.added and len(pair.attempts) >= pair.first:
+        if pair.history and not pair.added and pair.again >= 0:
             groups.setdefault(pair.criterion, []).append(pair)
     policies = {name: rules.policy.for_criterion(name, pairs[0].goal) for name, pairs in groups.items()}
     names = sorted(name for name, policy in policies.items() if policy.mode == "blocking")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.gate.next_step import RunControl
+from agent_eval_action.gate.next_step import Run
 from agent_eval_action.gate.pairs import GateRules
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind, RunResult
@@ -79,9 +79,7 @@ def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
     return tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
 
 
-def next_check(
-    result: RunResult, rules: GateRules, *, control: bool, without: Collection[CaseKey] = ()
-) -> RunControl | None:
+def next_check(result: RunResult, rules: GateRules, *, control: bool, without: Collection[CaseKey] = ()) -> Run | None:
     """The runs still needed to tell broken code from an outage; None if none are needed or allowed.
 
     ``control``: whether the base commit's agent can be run. ``without``: cases that cannot block.
@@ -114,9 +112,8 @@ def next_check(
         return None
     raising = sum(case.starts for case in cases)
     why = f"does the base commit's agent answer the {plural(raising, 'case')} that this change's fails in?"
-    return RunControl(
-        wanted, why if raising else "does the base commit's agent start?", interleaved, errors_answer=True
-    )
+    why = why if raising else "does the base commit's agent start?"
+    return Run("control", wanted, why, interleaved, errors_answer=True)
 
 
 def _failing_cases(result: RunResult) -> list[BrokenCase]:

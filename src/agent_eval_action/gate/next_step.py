@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.assess import (
@@ -13,15 +13,13 @@ from agent_eval_action.gate.assess import (
     IN_DOUBT,
     SMALL_CONTROL,
     STABLE_RUNS,
-    SUITE_LOOKS,
     CriterionEvidence,
     Status,
     assess,
 )
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats, mean
 from agent_eval_action.results.base import CaseKey
-from agent_eval_action.results.history import weighted_mean
-from agent_eval_action.results.pair_scores import exact_mean, meets
+from agent_eval_action.results.pair_scores import meets
 
 FIRST_DOUBT: Final = 0.2
 """Suspects are run further if their first fresh runs have at most this p."""
@@ -40,29 +38,16 @@ Attempts = tuple[tuple[CaseKey, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RerunSuspects:
-    """Run these cases again: they scored worse than on main. ``why`` is for the progress display."""
+class Run:
+    """Further attempts; ``why`` is for the progress display.
 
-    attempts: Attempts
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class RerunSuite:
-    """Pass the suite again: its drop is in doubt. Cases that were already run again need fewer attempts."""
-
-    attempts: Attempts
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunControl:
-    """Run these cases on the base commit's agent, interleaved with ``interleaved`` runs of this change's agent.
-
-    Drift of a model or a service then affects both sides equally. ``errors_answer``: the question is whether the base's
+    ``rerun``: of cases that scored worse than on main. ``suite``: of every case, because the drop of the mean is in
+    doubt. ``control``: of the base commit's agent, interleaved with ``interleaved`` attempts of this change's, so that
+    drift of a model or a service affects both sides equally. ``errors_answer``: the question is whether the base's
     agent answers at all, so that an error counts as an answer and does not end the control.
     """
 
+    purpose: Literal["rerun", "suite", "control"]
     attempts: Attempts
     why: str
     interleaved: Attempts = ()
@@ -77,9 +62,8 @@ class Stop:
     limited: bool = False
 
 
-Run = RerunSuspects | RerunSuite | RunControl
 Step = Run | Stop
-_Criteria = Iterable[CriterionEvidence]
+_Criteria = Sequence[CriterionEvidence]
 
 
 def next_step(state: GateState, rules: GateRules) -> Step:
@@ -89,26 +73,16 @@ def next_step(state: GateState, rules: GateRules) -> Step:
     # if main itself collapsed, no run of either agent shows the effect of the change
     criteria = [found for found in assess(state, rules).values() if found.main_collapse is None]
     limit = rules.limit(len({pair.key for pair in state.pairs}))
-    room = limit - state.extra
     for step in _steps(criteria):
-        if step is None:
-            continue
         if isinstance(step, Stop):
             return step
-        interleaved = step.interleaved if isinstance(step, RunControl) else ()
-        # without its control a suspect decides nothing
-        reserve = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
-        cost = sum(runs for _, runs in (*step.attempts, *interleaved))
-        if cost <= room - sum(reserve.get(case, 0) for case, _ in step.attempts):
-            return step
-        smaller = None if isinstance(step, RerunSuite) else _worst_first(step, criteria, reserve, room)
-        return smaller or Stop(
-            f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True
-        )
+        if step is not None:
+            reason = f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}"
+            return _within(limit - state.extra, step, criteria) or Stop(reason, limited=True)
     return Stop("nothing is in doubt")
 
 
-def _steps(criteria: _Criteria) -> Iterable[Step | None]:
+def _steps(criteria: _Criteria) -> Iterator[Step | None]:
     """Possible steps, most useful first: a suspect that the first look decides is not run to the last."""
     enough = Stop("a regression is confirmed")
     yield _slice_control(criteria)
@@ -122,68 +96,68 @@ def _steps(criteria: _Criteria) -> Iterable[Step | None]:
     yield _suite(criteria)
 
 
-# --- limits ---------------------------------------------------------------------------------------
+def _within(room: int, step: Run, criteria: _Criteria) -> Run | None:
+    """The step, or the part of it that fits into ``room``: the cases that fell furthest. None if nothing fits."""
+    # without its control a suspect decides nothing
+    reserve = _control_costs(criteria) if step.purpose == "rerun" else {}
+    interleaved = dict(step.interleaved)
+    costs = {case: runs + interleaved.get(case, 0) + reserve.get(case, 0) for case, runs in step.attempts}
+    if sum(costs.values()) <= room:
+        return step
+    if step.purpose == "suite":
+        return None
+    falls: dict[CaseKey, float] = {}
+    for pair in (pair for criterion in criteria for pair in criterion.suspects):
+        falls[pair.key] = max(falls.get(pair.key, 0.0), _fall(pair))
+    chosen: set[CaseKey] = set()
+    for case in sorted(costs, key=lambda case: (-falls.get(case, 0.0), case)):
+        room -= costs[case]
+        if room < 0:
+            break
+        chosen.add(case)
+    attempts, in_turn = (
+        tuple((case, runs) for case, runs in every if case in chosen) for every in (step.attempts, step.interleaved)
+    )
+    return replace(step, attempts=attempts, interleaved=in_turn) if chosen else None
 
 
 def _control_costs(criteria: _Criteria) -> dict[CaseKey, int]:
     """The least cost of each suspect's control on both sides, for suspects that have none yet."""
-    found: dict[CaseKey, int] = {}
-    for criterion in criteria:
-        least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_INTERLEAVED_RUNS
-        for pair in criterion.suspects if criterion.control else ():
-            if pair.controllable and not pair.control_attempts:
-                _raise_to(found, pair, least)
-    return found
-
-
-def _worst_first(
-    step: RerunSuspects | RunControl, criteria: _Criteria, reserve: Mapping[CaseKey, int], room: int
-) -> Step | None:
-    """The part of a step that fits into ``room``: the cases that fell furthest, each with the cost of its control."""
-    interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
-    falls: dict[CaseKey, float] = {}
-    for criterion in criteria:
-        for pair in criterion.suspects:
-            fall = history_stats(pair.history).mean - mean(pair.attempts)
-            falls[pair.key] = max(falls.get(pair.key, 0.0), fall)
-    chosen: dict[CaseKey, int] = {}
-    for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
-        needed = runs + interleaved.get(case, 0) + reserve.get(case, 0)
-        if needed > room:
-            break
-        room -= needed
-        chosen[case] = runs
-    if not chosen:
-        return None
-    if isinstance(step, RunControl):
-        step = replace(
-            step, interleaved=_in_order({case: runs for case, runs in interleaved.items() if case in chosen})
+    return dict(
+        _most(
+            (pair.key, 2 * STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_INTERLEAVED_RUNS)
+            for criterion in criteria
+            for pair in criterion.suspects
+            if criterion.awaits_control(pair)
         )
-    return replace(step, attempts=_in_order(chosen))
+    )
+
+
+def _most(wanted: Iterable[tuple[CaseKey, int]]) -> Attempts:
+    """Every case of which some criterion wants runs, with the most that one wants."""
+    found: dict[CaseKey, int] = {}
+    for case, runs in wanted:
+        found[case] = max(found.get(case, 0), runs)
+    return tuple(sorted((case, runs) for case, runs in found.items() if runs > 0))
 
 
 # --- suspects again -------------------------------------------------------------------------------
 
 
-def _suspects(criteria: _Criteria, target: Callable[[CriterionEvidence, Pair], int]) -> RerunSuspects | None:
-    wanted: dict[CaseKey, int] = {}
-    for criterion in criteria:
-        for pair in criterion.suspects:
-            more = target(criterion, pair) - (len(pair.attempts) - pair.first)
-            _raise_to(wanted, pair, 0 if pair.errors else more)
-    return RerunSuspects(_in_order(wanted), f"{plural(len(wanted), 'case')} did worse than on main") if wanted else None
+def _suspects(criteria: _Criteria, target: Callable[[CriterionEvidence, Pair], int]) -> Run | None:
+    wanted = _most(
+        (pair.key, target(criterion, pair) - pair.again)
+        for criterion in criteria
+        for pair in criterion.suspects
+        if not pair.errors
+    )
+    return Run("rerun", wanted, f"{plural(len(wanted), 'case')} did worse than on main") if wanted else None
 
 
 def _first_look(criterion: CriterionEvidence, pair: Pair) -> int:
     """The number of fresh runs that every suspect gets."""
     runs, worse = criterion.runs(pair), criterion.worse_each_time(pair)
-    if (
-        criterion.stable
-        and (worse or not runs)
-        and criterion.control
-        and pair.controllable
-        and not pair.control_attempts
-    ):
+    if criterion.stable and (worse or not runs) and criterion.awaits_control(pair):
         return 1  # the rest of the three is interleaved with the control
     if criterion.stable and (runs < STABLE_RUNS or worse or criterion.recovered(pair)):
         return STABLE_RUNS
@@ -211,17 +185,18 @@ def _is_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
 
 # --- the control ----------------------------------------------------------------------------------
 
+_Wanted = Iterator[tuple[Pair, int, int]]
+"""Pairs with their runs on the base, and those of this change interleaved with them."""
 
-def _slice_control(criteria: _Criteria) -> RunControl | None:
+
+def _slice_control(criteria: _Criteria) -> Run | None:
     """If nearly everything fell, run a slice of the suite on both sides to see whether the change is the cause."""
-    wanted: dict[CaseKey, int] = {}
-    interleaved: dict[CaseKey, int] = {}
-    for criterion in criteria:
-        if criterion.fell_far and not criterion.confirmed:
-            for pair in _next_slice(criterion):
-                _raise_to(wanted, pair, 1 - max(pair.control_attempts, len(pair.control)))
-                _raise_to(interleaved, pair, 0 if pair.interleaved else 1)
-    return _run_control(wanted, interleaved)
+    return _run_control(
+        (pair, 1 - pair.control_made, 1 - len(pair.interleaved))
+        for criterion in criteria
+        if criterion.fell_far and not criterion.confirmed
+        for pair in _next_slice(criterion)
+    )
 
 
 def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
@@ -236,37 +211,36 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
     return ()
 
 
-def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bool]) -> RunControl | None:
+def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bool]) -> Run | None:
     """The control of the suspects that are due, and of the whole suite if its mean would block."""
-    wanted: dict[CaseKey, int] = {}
-    interleaved: dict[CaseKey, int] = {}
-    for criterion in criteria:
-        if not criterion.control:
-            continue
+
+    def wanted(criterion: CriterionEvidence) -> _Wanted:
         for pair in criterion.suspects:
             if is_due(criterion, pair) and (runs := criterion.missing_control(pair)):
-                _raise_to(wanted, pair, runs)
-                _raise_to(interleaved, pair, _interleaved_runs(criterion, pair))
-        if not criterion.confirmed and criterion.has_limit and criterion.complete and criterion.passes:
+                yield pair, runs, _interleaved_runs(criterion, pair, runs)
+        if not criterion.confirmed and criterion.can_fall and criterion.suite(criterion.passes).sure:
             made = all(pair.interleaved for pair in criterion.complete)
-            for pair in criterion.complete if criterion.suite(criterion.passes).sure else ():
+            for pair in criterion.complete:
                 if pair.controllable:
-                    _raise_to(wanted, pair, criterion.passes - made - max(pair.control_attempts, len(pair.control)))
-                    _raise_to(interleaved, pair, 0 if pair.interleaved else 1)
-    return _run_control(wanted, interleaved)
+                    yield pair, criterion.passes - made - pair.control_made, 1 - len(pair.interleaved)
+
+    return _run_control(item for criterion in criteria if criterion.control for item in wanted(criterion))
 
 
-def _run_control(wanted: dict[CaseKey, int], interleaved: dict[CaseKey, int]) -> RunControl | None:
-    if not wanted:
+def _run_control(wanted: _Wanted) -> Run | None:
+    pairs = list(wanted)
+    attempts = _most((pair.key, runs) for pair, runs, _ in pairs)
+    if not attempts:
         return None
-    in_turn = {case: runs for case, runs in interleaved.items() if case in wanted}
-    return RunControl(_in_order(wanted), f"checking {plural(len(wanted), 'case')} on main", _in_order(in_turn))
+    cases = dict(attempts)
+    interleaved = _most((pair.key, runs) for pair, _, runs in pairs if pair.key in cases)
+    return Run("control", attempts, f"checking {plural(len(attempts), 'case')} on main", interleaved)
 
 
-def _interleaved_runs(criterion: CriterionEvidence, pair: Pair) -> int:
+def _interleaved_runs(criterion: CriterionEvidence, pair: Pair, missing: int) -> int:
     if criterion.worse_each_time(pair):
         return STABLE_RUNS - criterion.runs(pair)
-    whole = criterion.missing_control(pair) + max(pair.control_attempts, len(pair.control)) >= CONTROL_RUNS
+    whole = missing + pair.control_made >= CONTROL_RUNS
     return (INTERLEAVED_RUNS if whole else SMALL_INTERLEAVED_RUNS) - len(pair.interleaved)
 
 
@@ -289,29 +263,22 @@ def _in_doubt(criterion: CriterionEvidence, pair: Pair) -> bool:
     return criterion.p_of(pair, control=False) <= IN_DOUBT or criterion.together(control=False).p <= IN_DOUBT
 
 
-def _suite(criteria: _Criteria) -> RerunSuite | None:
-    wanted: dict[CaseKey, int] = {}
-    doubtful = ""
-    for criterion in criteria:
-        first, passes = criterion.first, criterion.passes
-        if criterion.stable or not criterion.has_limit or not passes or passes - first + 1 >= len(SUITE_LOOKS):
-            continue
-        test = criterion.suite(passes, control=criterion.suite_controlled)
-        if test.p > SUITE_IN_DOUBT[passes - first] * criterion.share:
-            continue
-        doubtful = doubtful or criterion.criterion
-        for pair in criterion.complete:
-            _raise_to(wanted, pair, passes + 1 - first + pair.first - len(pair.attempts))
-    return RerunSuite(_in_order(wanted), f"the drop of {doubtful} is in doubt") if wanted else None
-
-
-def _raise_to(wanted: dict[CaseKey, int], pair: Pair, runs: int) -> None:
-    if runs > 0:
-        wanted[pair.key] = max(wanted.get(pair.key, 0), runs)
-
-
-def _in_order(wanted: Mapping[CaseKey, int]) -> Attempts:
-    return tuple(sorted(wanted.items()))
+def _suite(criteria: _Criteria) -> Run | None:
+    doubtful = [
+        criterion
+        for criterion in criteria
+        if criterion.can_fall
+        and not criterion.stable
+        and (again := criterion.passes - criterion.first) < len(SUITE_IN_DOUBT)
+        and criterion.suite(criterion.passes, control=criterion.suite_controlled).p
+        <= SUITE_IN_DOUBT[again] * criterion.share
+    ]
+    wanted = _most(
+        (pair.key, criterion.passes + 1 - criterion.first - pair.again)
+        for criterion in doubtful
+        for pair in criterion.complete
+    )
+    return Run("suite", wanted, f"the drop of {doubtful[0].criterion} is in doubt") if wanted else None
 
 
 # --- text for the progress display ----------------------------------------------------------------
@@ -319,31 +286,31 @@ def _in_order(wanted: Mapping[CaseKey, int]) -> Attempts:
 
 def describe_step(step: Step, state: GateState) -> str:
     """Like "3 cases, 4 more runs each: `tool_trajectory_avg_score` of `book_flight` fell from 14/14 to 0/1, …"."""
-    if isinstance(step, Stop) or not step.attempts:
-        return step.reason if isinstance(step, Stop) else step.why
+    if isinstance(step, Stop):
+        return step.reason
     wanted = {case for case, _ in step.attempts}
     fell = [pair for pair in state.pairs if pair.key in wanted and pair.history and pair.attempts and _fall(pair) > 0]
     worst = min(fell, key=lambda pair: (-_fall(pair), pair.criterion, str(pair.key)), default=None)
     others = f", and {plural(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
     example = f"{_describe_fall(worst)}{others}" if worst else ""
     times = [more for _, more in step.attempts]
-    if isinstance(step, RunControl):
+    if step.purpose == "control":
         here = sum(runs for _, runs in step.interleaved)
         runs = f"{plural(sum(times), 'run')} there{f' in turn with {here} here' if here else ''}"
         return f"{step.why}, {runs}{f': {example}' if example else ''}"
     each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
-    suspects = isinstance(step, RerunSuspects)
-    cases = plural(len(step.attempts), "suspect" if suspects else "case")
-    return f"{cases}, {each} each: {example if suspects and example else step.why}"
+    if step.purpose == "suite":
+        return f"{plural(len(times), 'case')}, {each} each: {step.why}"
+    return f"{plural(len(times), 'suspect')}, {each} each: {example or step.why}"
 
 
 def _fall(pair: Pair) -> float:
-    down = weighted_mean(pair.history) - exact_mean(pair.attempts)
+    down = history_stats(pair.history).mean - mean(pair.attempts)
     return -down if pair.goal == "minimize" else down
 
 
 def _describe_fall(pair: Pair) -> str:
-    before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
+    before, now = f"{history_stats(pair.history).mean:.2f}", f"{mean(pair.attempts):.2f}"
     if (limit := pair.threshold) is not None:
         runs = sum(times for _, times in pair.history)
         past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))

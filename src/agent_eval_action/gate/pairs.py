@@ -102,6 +102,16 @@ class Pair:
         return self.measured is not None and self.measured.info.added
 
     @property
+    def again(self) -> int:
+        """The number of fresh scores."""
+        return len(self.attempts) - self.first
+
+    @property
+    def control_made(self) -> int:
+        """Attempts of the base commit's agent; those without a score are not repeated."""
+        return max(self.control_attempts, len(self.control))
+
+    @property
     def binary(self) -> bool:
         """Whether every score on either side is 0 or 1."""
         return is_binary([score for score, _ in self.history], self.attempts, self.control)

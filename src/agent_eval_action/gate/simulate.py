@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
-from agent_eval_action.gate.next_step import RunControl, Stop, next_step
+from agent_eval_action.gate.next_step import Stop, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair, is_binary
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
@@ -154,10 +154,10 @@ class SimulatedRun:
     def finish(self) -> Outcome:
         """Run until the gate stops, and decide."""
         while not isinstance(step := next_step(self.state, self._rules), Stop):
-            control = isinstance(step, RunControl)
+            made = self._base_runs if step.purpose == "control" else self._head_runs
             for key, more in step.attempts:
-                self._add(self._base_runs if control else self._head_runs, self._cases[key], more)
-            for key, more in step.interleaved if isinstance(step, RunControl) else ():
+                self._add(made, self._cases[key], more)
+            for key, more in step.interleaved:
                 case = self._cases[key]
                 self._interleaved[case] += range(self._head_runs[case], self._head_runs[case] + more)
                 self._add(self._head_runs, case, more)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, Run, RunControl, Step, Stop
+from agent_eval_action.gate.next_step import Run, Step, Stop
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import (
     AgentConditions,
@@ -189,16 +189,15 @@ class Orchestrator:
                 return
             scores = collector.score_count()
             control = await self._take(step, control=control)
-            stuck = collector.score_count() == scores and not isinstance(step, RunControl)
+            stuck = collector.score_count() == scores and step.purpose != "control"
             if stuck and not self._cut_short and not meter.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else the gate requests it forever
 
     async def _take(self, step: Run, *, control: bool) -> bool:
         """Make the attempts of a step; return whether the base's agent can still be run."""
-        if isinstance(step, RunControl):
-            return await self._run_base(
-                dict(step.attempts), step.why, dict(step.interleaved), errors_answer=step.errors_answer
-            )
+        if step.purpose == "control":
+            runs, head_runs = dict(step.attempts), dict(step.interleaved)
+            return await self._run_base(runs, step.why, head_runs, errors_answer=step.errors_answer)
         await self._rerun(step, control=control)
         return control
 
@@ -213,19 +212,18 @@ class Orchestrator:
         if next(self.runner.collector.unmade(), None) is not None:
             self._stop_at_limit(self.runner.budget.meter.exhausted_reason())
 
-    async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
-        purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
+    async def _rerun(self, step: Run, *, control: bool) -> None:
         wanted = {case: count for case, count in step.attempts if case.agent not in self.head.replay_only}
-        attempts = self._plan_attempts(wanted, purpose, self.head)
+        attempts = self._plan_attempts(wanted, step.purpose, self.head)
         if not attempts:
             self._cut_short = "a recording cannot be run again"
             return
-        self.runner.emit(RerunsPlanned(len(attempts), purpose, step.why))
+        self.runner.emit(RerunsPlanned(len(attempts), step.purpose, step.why))
         agents = frozenset(planned.key.agent for planned in attempts)
         if control and self.base_agents is not None and self.base_agents.open(agents):
             # the start overlaps the re-runs; no attempt is made before the gate requests one
             self.runner.emit(AgentStarting(BASE_AGENT, "starts beside, in case a control is needed"))
-        await self._make(purpose, attempts, self.head)
+        await self._make(step.purpose, attempts, self.head)
 
     async def _run_base(
         self,

@@ -11,7 +11,7 @@ from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, wi
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import Comparison, compare, decide
 from agent_eval_action.gate.broken_code import broken_code, next_check
-from agent_eval_action.gate.next_step import RunControl, Step, Stop, describe_step, next_step
+from agent_eval_action.gate.next_step import Run, Step, Stop, describe_step, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision
@@ -47,7 +47,7 @@ class RunGate:
         """Return what to run next. ``control``: whether the base commit's agent can be run."""
         if control and self.asks_base_for_withheld and (cases := _cases_to_ask_on_base(result)):
             why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
-            return RunControl(tuple((case, 1) for case in cases), why)
+            return Run("control", tuple((case, 1) for case in cases), why)
         if not self.adaptive:
             return Stop("nothing is run again")
         result = self.without_unanswered(result)

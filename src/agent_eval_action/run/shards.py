@@ -16,7 +16,7 @@ from agent_eval_action.baseline.history_session import HistorySession
 from agent_eval_action.config.models import Settings
 from agent_eval_action.config.types import MOST_SHARDS, ShardOption
 from agent_eval_action.errors import UsageError
-from agent_eval_action.gate.next_step import Attempts, RerunSuite, RerunSuspects, Run, RunControl, Step, Stop
+from agent_eval_action.gate.next_step import Run, Step, Stop
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.base import CaseKey, Frozen, json_digest
 from agent_eval_action.results.findings import NAMED
@@ -507,11 +507,9 @@ class Wave(Frozen):
     def step_of(self, number: int) -> Run:
         """Return the step of one job."""
         own = [case for case in self.cases if case.shard == number]
-        runs: Attempts = tuple((case.key, case.runs) for case in own if case.runs)
-        if self.step == "control":
-            interleaved: Attempts = tuple((case.key, case.interleaved) for case in own if case.interleaved)
-            return RunControl(runs, self.why, interleaved, self.errors_answer)
-        return (RerunSuspects if self.step == "rerun" else RerunSuite)(runs, self.why)
+        runs = tuple((case.key, case.runs) for case in own if case.runs)
+        interleaved = tuple((case.key, case.interleaved) for case in own if case.interleaved)
+        return Run(self.step, runs, self.why, interleaved, self.errors_answer)
 
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
         """Return the numbers of repeats made before, by case and arm."""
@@ -588,7 +586,7 @@ def wave_of(
     equally.
     """
     runs = dict(step.attempts)
-    interleaved = dict(step.interleaved) if isinstance(step, RunControl) else {}
+    interleaved = dict(step.interleaved)
     times = step_seconds(step, seconds)
     count = shards_needed(times, target, sessions)
     if count == 1:
@@ -600,9 +598,9 @@ def wave_of(
         wave=joined.next_wave,
         count=count,
         plan=joined.collector.plan.digest(),
-        step="rerun" if isinstance(step, RerunSuspects) else "suite" if isinstance(step, RerunSuite) else "control",
+        step=step.purpose,
         why=step.why,
-        errors_answer=isinstance(step, RunControl) and step.errors_answer,
+        errors_answer=step.errors_answer,
         spent=Spent(calls=uses.calls, tokens=uses.tokens, usd=uses.usd),
         cases=tuple(
             WaveCase(
@@ -621,6 +619,6 @@ def wave_of(
 def step_seconds(step: Run, seconds: Mapping[CaseKey, float]) -> dict[CaseKey, float]:
     """Return the seconds that the attempts of a step take, by case."""
     found: dict[CaseKey, float] = {}
-    for key, runs in (*step.attempts, *(step.interleaved if isinstance(step, RunControl) else ())):
+    for key, runs in (*step.attempts, *step.interleaved):
         found[key] = found.get(key, 0.0) + runs * seconds.get(key, 1.0)
     return found

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Step, Stop
+from agent_eval_action.gate.next_step import Run, Step, Stop
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import (
@@ -133,8 +133,8 @@ def attempts(result: RunResult, case: int = 0) -> list[tuple[int, str]]:
 async def test_what_the_gate_asks_for_is_made_and_marked_apart_from_the_first_pass(tmp_path: Path, kit: Any) -> None:
     asked = Asked(
         [
-            RerunSuspects(((key("a"), 2),), "a fell"),
-            RerunSuite(((key("a"), 1), (key("b"), 2)), "in doubt"),
+            Run("rerun", ((key("a"), 2),), "a fell"),
+            Run("suite", ((key("a"), 1), (key("b"), 2)), "in doubt"),
         ]
     )
     loop = Loop(tmp_path, asked)
@@ -150,7 +150,7 @@ async def test_what_the_gate_asks_for_is_made_and_marked_apart_from_the_first_pa
 
 
 async def test_repeats_of_the_first_pass_are_numbered_before_what_is_run_again(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "a fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 1),), "a fell")]))
     result = await loop(kit.plan(kit.case("a"), repeats=3), kit.Script(lambda *_: "yes"))
     assert attempts(result) == [(0, "first"), (1, "first"), (2, "first"), (3, "rerun")]
 
@@ -162,7 +162,7 @@ async def test_nothing_asked_for_is_nothing_run(tmp_path: Path, kit: Any) -> Non
 
 
 async def test_several_suspects_take_turns(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 3), (key("b"), 3)), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 3), (key("b"), 3)), "fell")]))
     driver = kit.Script(lambda *_: "yes")
     await loop(kit.plan(kit.case("a"), kit.case("b")), driver)
     assert [request.key.repeat for request in driver.opened] == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -172,7 +172,7 @@ async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path
     released: list[bool] = []
     base = kit.Script(lambda *_: "base says")
     head = kit.Script(lambda *_: "yes")
-    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    asked = Asked([Run("control", ((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
     loop.base = lambda agents: AgentGroup.start(
         "base", dict.fromkeys(agents, base), commit=BASE, release=lambda: released.append(True)
@@ -195,7 +195,7 @@ async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path
 
 async def test_the_control_and_this_change_take_turns(tmp_path: Path, kit: Any) -> None:
     base, head = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
-    loop = Loop(tmp_path, Asked([RunControl(((key("a"), 3),), "as bad on main?", ((key("a"), 2),))]))
+    loop = Loop(tmp_path, Asked([Run("control", ((key("a"), 3),), "as bad on main?", ((key("a"), 2),))]))
     loop.concurrency = 1
     loop.base = lambda agents: AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
@@ -221,7 +221,7 @@ def test_turns_are_spread_evenly(base: int, head: int, order: str) -> None:
 async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_needs(tmp_path: Path, kit: Any) -> None:
     opened: list[int] = []
     base = kit.Script(lambda *_: "yes")
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 2),), "fell")]))
 
     def begin(agents: frozenset[str]) -> AgentGroup:
         opened.append(len(loop.written()))
@@ -243,7 +243,7 @@ async def test_waiting_for_the_base_to_start_is_reported(tmp_path: Path, kit: An
                 await loop.control.wait()
             return await super().start()  # type: ignore[no-any-return] # of a fixture's class
 
-    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]
+    steps: list[Step] = [Run("rerun", ((key("a"), 1),), "fell"), Run("control", ((key("a"), 1),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     loop.base = lambda _: AgentGroup.start("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
     await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
@@ -255,7 +255,7 @@ async def test_waiting_for_the_base_to_start_is_reported(tmp_path: Path, kit: An
 async def test_a_base_begun_early_that_cannot_be_had_is_reported_only_where_it_is_needed(
     tmp_path: Path, kit: Any
 ) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 2),), "fell")]))
     loop.base = lambda agents: without(agents, "it is gone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert result.base is None
@@ -267,8 +267,8 @@ async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_
     asked: list[frozenset[str]] = []
     released: list[frozenset[str]] = []
     steps: list[Step] = [
-        RunControl(((key("a"), 1),), "on main?"),
-        RunControl(((key("a"), 1), (other, 1)), "on main?"),
+        Run("control", ((key("a"), 1),), "on main?"),
+        Run("control", ((key("a"), 1), (other, 1)), "on main?"),
     ]
     loop = Loop(tmp_path, Asked(steps))
 
@@ -296,7 +296,7 @@ async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_
 async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
     tmp_path: Path, kit: Any, limit: SpendingLimits | float, said: str
 ) -> None:
-    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
+    steps: list[Step] = [Run("rerun", ((key("a"), 1),), "fell"), Run("control", ((key("a"), 3),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     if isinstance(limit, SpendingLimits):
         loop.limits = limit
@@ -311,7 +311,7 @@ async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
 
 
 async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path: Path, kit: Any) -> None:
-    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
+    steps: list[Step] = [Run("rerun", ((key("a"), 1),), "fell"), Run("control", ((key("a"), 3),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     loop.limits = SpendingLimits(calls=4)
     loop.base = lambda agents: without(agents, "it is gone")
@@ -333,7 +333,7 @@ async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomp
 
 
 async def test_no_base_is_reported_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
-    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    asked = Asked([Run("control", ((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
     loop.base = lambda agents: without(agents, "the base commit is not in this clone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
@@ -353,7 +353,7 @@ async def test_a_base_agent_that_cannot_be_run_is_reported_and_is_no_evidence(
         async def start(self) -> AgentConditions | AttemptError:
             return BROKEN if breaks == "start" else await super().start()
 
-    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    asked = Asked([Run("control", ((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
     loop.base = lambda _: AgentGroup.start("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
@@ -372,7 +372,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
             return BROKEN
 
     other = CaseKey("other", "set", "a")
-    asked = Asked([RunControl(((key("a"), 1), (other, 1)), "on main?"), RunControl(((key("a"), 1),), "more?")])
+    asked = Asked([Run("control", ((key("a"), 1), (other, 1)), "on main?"), Run("control", ((key("a"), 1),), "more?")])
     loop = Loop(tmp_path, asked)
     missing = {"other": "it is new"} if lack == "lacks" else {}
     drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
@@ -392,7 +392,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
 
 async def test_there_is_no_control_once_every_agent_of_the_base_is_known_not_to_run(tmp_path: Path, kit: Any) -> None:
     other = CaseKey("other", "set", "a")
-    asked = Asked([RunControl(((key("a"), 1),), "on main?"), RunControl(((other, 1),), "on main?")])
+    asked = Asked([Run("control", ((key("a"), 1),), "on main?"), Run("control", ((other, 1),), "on main?")])
     loop = Loop(tmp_path, asked)
     loop.base = lambda agents: without(agents, f"no {' '.join(agents)}")
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
@@ -405,7 +405,7 @@ async def test_a_gate_that_never_has_enough_is_not_asked_for_ever(tmp_path: Path
     def answer(request: SessionRequest, _: int) -> str | AttemptError:
         return "yes" if request.key.repeat == 0 else BROKEN
 
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")], forever=True))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 1),), "fell")], forever=True))
     result = await loop(kit.plan(kit.case("a")), kit.Script(answer))
     assert result.cut_short == "what was run again could not be measured"
     assert len(loop.gate.control) == 1
@@ -419,7 +419,7 @@ async def test_a_limit_of_the_gate_is_reported(tmp_path: Path, kit: Any) -> None
 
 
 async def test_a_recording_is_not_run_again(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 1),), "fell")]))
     loop.fixed = frozenset({"bot"})
     driver = kit.Script(lambda *_: "yes")
     result = await loop(kit.plan(kit.case("a")), driver)
@@ -430,7 +430,7 @@ async def test_a_recording_is_not_run_again(tmp_path: Path, kit: Any) -> None:
 async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
     tmp_path: Path, kit: Any, limits: SpendingLimits
 ) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 50),), "fell")], forever=True))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 50),), "fell")], forever=True))
     loop.limits = limits
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), kit.Script(lambda *_: "yes", lambda _: 0.005, 10))
     assert result.status is RunStatus.COMPLETE
@@ -439,14 +439,14 @@ async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
 
 
 async def test_a_budget_met_when_nothing_more_is_wanted_cuts_nothing_short(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 2),), "fell")]))
     loop.limits = SpendingLimits(calls=6)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert (result.cut_short, result.totals.extra, loop.notices()) == ("", 2, [])
 
 
 async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:
-    asked = Asked([RerunSuspects(((key("c0"), 1),), "fell")])
+    asked = Asked([Run("rerun", ((key("c0"), 1),), "fell")])
     loop = Loop(tmp_path, asked)
     loop.limits = SpendingLimits(calls=1)
     cases = [kit.case(f"c{n}") for n in range(40)]
@@ -464,7 +464,7 @@ async def test_max_time_in_the_re_runs_leaves_a_complete_run(tmp_path: Path, kit
     def delay(request: SessionRequest) -> float:
         return 60.0 if request.key.repeat else 0.0
 
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop = Loop(tmp_path, Asked([Run("rerun", ((key("a"), 2),), "fell")]))
     loop.max_time = 0.4
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", delay))
     assert (result.status, result.cut_short) == (RunStatus.COMPLETE, "max_time of 0.4 s was reached")
@@ -500,7 +500,7 @@ async def test_the_start_of_either_arm_is_excused_and_its_end_is_progress(tmp_pa
             return await super().open(request)
 
     head, base = (Starting(lambda *_: "yes") for _ in range(2))
-    loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
+    loop = Loop(tmp_path, Asked([Run("control", ((key("a"), 1),), "on main?")]))
     loop.stall_timeout, loop.progress = 7.0, watched
     loop.base = lambda agents: AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
     await loop(kit.plan(kit.case("a")), head)
@@ -520,7 +520,7 @@ async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_
         later = request.key.repeat >= (2 if arm == "head" else 1)
         return 60.0 if later and request.key.arm == arm else 0.0
 
-    steps: list[Step] = [RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 2),), "on main?")]
+    steps: list[Step] = [Run("rerun", ((key("a"), 2),), "fell"), Run("control", ((key("a"), 2),), "on main?")]
     loop = Loop(tmp_path, Asked(steps if arm == "head" else steps[1:]))
     base = kit.Script(lambda *_: "yes", delay)
     loop.base = lambda _: AgentGroup.start("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
@@ -536,7 +536,7 @@ async def test_resume_after_an_edit_keeps_what_the_base_commits_agent_said(tmp_p
     plan, then = kit.plan(kit.case("a")), Provenance(code="then", settings="s")
     made = []
     for code in ("then", "now"):
-        loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
+        loop = Loop(tmp_path, Asked([Run("control", ((key("a"), 1),), "on main?")]))
         head, base = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
         loop.base = lambda _, base=base: AgentGroup.start("base", {"bot": base}, commit=BASE)
         expected = {"bot": then.model_copy(update={"code": code})}
@@ -551,7 +551,7 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
     plan = kit.plan(kit.case("a"))
 
     def steps() -> Asked:
-        return Asked([RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 1),), "on main?")])
+        return Asked([Run("rerun", ((key("a"), 2),), "fell"), Run("control", ((key("a"), 1),), "on main?")])
 
     def base(commit: str, driver: Any) -> Callable[[frozenset[str]], AgentGroup]:
         return lambda _: AgentGroup.start("base", {"bot": driver}, commit=commit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.cli.progress import PlainDisplay
-from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, describe_step
+from agent_eval_action.gate.next_step import Run, Stop, describe_step
 from agent_eval_action.gate.pairs import GateState, Pair
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.base import CaseKey
@@ -23,7 +23,7 @@ NEAR = Pair(key("near"), "response_match_score", ((0.95, 5),), (0.85,), threshol
 
 
 def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
-    step = RerunSuspects(((key("book_flight"), 4), (key("b"), 4), (key("c"), 4)), "3 cases did worse")
+    step = Run("rerun", ((key("book_flight"), 4), (key("b"), 4), (key("c"), 4)), "3 cases did worse")
     said = describe_step(step, GateState((NEAR, BOOK)))
     assert said == (
         "3 suspects, 4 more runs each: tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1, and 2 others"
@@ -38,21 +38,21 @@ def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
     ],
 )
 def test_scores_are_said_where_counts_would_not_tell(pair: Pair, words: str) -> None:
-    assert describe_step(RerunSuspects(((pair.key, 1),), "worse"), GateState((pair,))) == words
+    assert describe_step(Run("rerun", ((pair.key, 1),), "worse"), GateState((pair,))) == words
 
 
 def test_a_control_says_how_much_is_run_on_either_side() -> None:
-    both = RunControl(((BOOK.key, 3),), "checking 1 case on main", ((BOOK.key, 2),))
+    both = Run("control", ((BOOK.key, 3),), "checking 1 case on main", ((BOOK.key, 2),))
     fell = "tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1"
     assert (
         describe_step(both, GateState((BOOK,))) == f"checking 1 case on main, 3 runs there in turn with 2 here: {fell}"
     )
-    alone = RunControl(((BOOK.key, 3), (key("b"), 3)), "checking 2 cases on main")
+    alone = Run("control", ((BOOK.key, 3), (key("b"), 3)), "checking 2 cases on main")
     assert describe_step(alone, GateState((BOOK,))) == f"checking 2 cases on main, 6 runs there: {fell}, and 1 other"
 
 
 def test_the_suite_again_says_the_gates_own_reason() -> None:
-    step = RerunSuite(((key("a"), 1), (key("b"), 2)), "the drop of x is in doubt")
+    step = Run("suite", ((key("a"), 1), (key("b"), 2)), "the drop of x is in doubt")
     assert describe_step(step, GateState((BOOK,))) == "2 cases, 1 to 2 more runs each: the drop of x is in doubt"
     assert describe_step(Stop("nothing is in doubt"), GateState(())) == "nothing is in doubt"
 
