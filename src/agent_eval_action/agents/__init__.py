@@ -15,9 +15,9 @@ AGENTS: Final[Registry[DriverFactory]] = Registry(
         "adk": make_worker_agent,
         "python": make_worker_agent,  # a function runs in the same workers
         "recorded": "agent_eval_action.agents.recorded:make_recorded_agent",
-        "adk_server": "agent_eval_action.agents.adk_server:make_adk_server_agent",
-        "a2a": "agent_eval_action.agents.a2a_agent:make_a2a_agent",
-        "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",
+        "adk_server": "agent_eval_action.agents.adk_server:AdkServerAgent",
+        "a2a": "agent_eval_action.agents.a2a_agent:A2aAgent",
+        "openai": "agent_eval_action.agents.chat_completions:ChatAgent",
         "command": "agent_eval_action.agents.command:make_command_agent",
     },
     lambda _, entry: "" if callable(entry) else "it is no function of a DriverContext",

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -16,7 +15,7 @@ import httpx
 from agent_eval_action.agents.a2a_events import INPUT_REQUIRED, ContextMemory, TurnEvents
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRequest
 from agent_eval_action.agents.http_server import (
-    AgentServer,
+    HttpAgent,
     HttpSession,
     ServerConnection,
     error_text,
@@ -26,8 +25,8 @@ from agent_eval_action.agents.http_server import (
 )
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
-from agent_eval_action.results.evalset import Content, Invocation, Part
-from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.results.evalset import Content, Invocation, JsonObject, Part
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 try:
     from a2a.client.card_resolver import parse_agent_card
@@ -53,84 +52,68 @@ _FIRST_POLL_S: Final = 0.1
 _LONGEST_POLL_S: Final = 2.0
 
 
-@dataclass
-class A2aAgent:
-    """An ``AgentDriver``."""
+class A2aAgent(HttpAgent):
+    """An ``AgentDriver``. The agent card lists the server's addresses and protocol bindings."""
 
-    server: AgentServer
-    _card: AgentCard | None = None
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self._card = AgentCard()
 
-    async def start(self) -> AgentConditions | AttemptError:
-        """Fetch the agent card, which lists the server's addresses and protocol bindings."""
-        connection = await self.server.start()
-        if isinstance(connection, AttemptError):
-            return connection
-        session = A2aSession(connection, self.server)
-        try:
-            async with asyncio.timeout(_CARD_S):
-                card = await session.read_card()
-        except TimeoutError:
-            message = f"{session.address} does not show an agent card within {_CARD_S:g} s"
-            card = AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
-        finally:
-            await session.close()
+    async def find(self, connection: ServerConnection) -> AttemptError | None:
+        session = A2aSession(self, connection)
+        card = await session.read_card()
+        await session.close()
         if isinstance(card, AttemptError):
             return card
+        make_reachable(card, connection.url, started=connection.service is not None)
         self._card = card
-        return self.server.conditions()
+        return None
 
-    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        connection = await self.server.connect()
-        if isinstance(connection, AttemptError):
-            return connection
-        if self._card is None:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+    async def begin(self, connection: ServerConnection, request: SessionRequest) -> AgentSession | AttemptError:
         if request.history:
             message = "the case begins with a history, and the A2A protocol cannot begin a conversation with one"
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        session = A2aSession(connection, self.server, request.state)
-        return session.connect(self._card) or session
-
-    async def stop(self) -> None:
-        await self.server.stop()
+        session = A2aSession(self, connection, request.state)
+        if failure := session.connect(self._card):
+            await session.close()
+        return failure or session
 
 
 class A2aSession(HttpSession):
-    """One conversation: a context on the server, and its task that waits for user input, if any."""
+    """One conversation: a context on the server, and its task that waits for user input, if any.
 
-    def __init__(self, connection: ServerConnection, server: AgentServer, state: dict[str, Any] | None = None) -> None:
-        super().__init__(connection, server)
+    ``conversation`` is the id of the context.
+    """
+
+    def __init__(self, agent: A2aAgent, connection: ServerConnection, state: JsonObject | None = None) -> None:
+        super().__init__(agent, connection)
         self._url = connection.url
-        self._author = server.name
+        self._author = agent.spec.name
         self._name = uuid4().hex
-        self._client: Client | None = None
+        self._client: Client
         self._memory = ContextMemory()
-        self._state = state or {}
-        self._context_id = ""
+        self._state = state  # sent with the first message
         self._waiting_task = ""
         self._running_task = ""
-        self._sent = 0
-
-    @property
-    def conversation(self) -> str:
-        return self._context_id
 
     async def read_card(self) -> AgentCard | AttemptError:
         """Fetch the agent card. A URL that ends in ``.json`` is the card's own address."""
         base = self._url.rstrip("/")
         for address in (base,) if base.endswith(".json") else tuple(base + path for path in CARD_PATHS):
             try:
-                response = await self.client.get(address)
+                async with self.transport.limited(_CARD_S):
+                    response = await self.client.get(address)
+            except TimeoutError:
+                message = f"{self.address} does not show an agent card within {_CARD_S:g} s"
+                return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
             except Exception as error:  # noqa: BLE001 - any failure here is the server's
                 return request_error(error, self.address)
             if response.status_code == httpx.codes.OK:
                 try:
-                    card = parse_agent_card(sendable_json(json.loads(response.content)))
+                    return parse_agent_card(sendable_json(json.loads(response.content)))
                 except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
                     message = f"{address} is no agent card: {quoted(str(error))}"
                     return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-                make_reachable(card, self._url, started=bool(self.server.context.agent.command))
-                return card
             if response.status_code != httpx.codes.NOT_FOUND:
                 break
         return status_error(response.status_code, error_text(response.content), f"{self.address} (its agent card)")
@@ -149,14 +132,9 @@ class A2aSession(HttpSession):
         return None
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        assert self._client is not None  # noqa: S101 - sessions are connected when they are opened
-        addressed = self.addressed(content)
-        if isinstance(addressed, AttemptError):
-            return addressed
         turn = TurnEvents(self._author, self._memory)
-        self._sent += 1
         try:
-            async for response in self._client.send_message(SendMessageRequest(message=self._message(addressed))):
+            async for response in self._client.send_message(SendMessageRequest(message=self._message(content))):
                 turn.add(MessageToDict(response))
                 self._running_task = turn.task_id
             await self._wait(turn)
@@ -166,16 +144,15 @@ class A2aSession(HttpSession):
             text = quoted(str(error)) or type(error).__name__
             return AttemptError(kind=ErrorKind.EXCEPTION, message=f"the server reports an error: {text}")
         self._running_task = ""
-        self._context_id = turn.context_id or self._context_id
+        self.conversation = turn.context_id or self.conversation
         self._waiting_task = turn.task_id if turn.state == INPUT_REQUIRED else ""
-        made = turn.result(addressed, f"{self._name}-{self._sent}")
+        made = turn.result(content, f"{self._name}-{self.turns}")
         if isinstance(made, Invocation):
             self.note_calls(made, turn.waiting_calls())
         return made
 
     async def _wait(self, turn: TurnEvents) -> None:
         """Poll the task until it is over: the server may answer before that, and a stream may end early."""
-        assert self._client is not None  # noqa: S101 - as above
         pause = _FIRST_POLL_S
         while not turn.is_over:
             if not turn.task_id:
@@ -185,20 +162,21 @@ class A2aSession(HttpSession):
             turn.add({"task": MessageToDict(await self._client.get_task(GetTaskRequest(id=turn.task_id)))})
 
     def _message(self, content: Content) -> Message:
-        message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=map(_sent_part, _shown(content)))
-        message.context_id, message.task_id = self._context_id, self._waiting_task
-        if self._state and self._sent == 1:
+        parts = [_sent_part(part) for part in content.parts or () if not part.thought]
+        message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=parts)
+        message.context_id, message.task_id = self.conversation, self._waiting_task
+        if self._state:
             message.metadata.update(sendable_json({"session_state": self._state}))
+            self._state = None
         return message
 
     async def abandon(self) -> None:
         """Ask the server to cancel the running task; it may not be able to."""
-        if not self._running_task or self._client is None:
-            return
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(_CANCEL_S):
-                await self._client.cancel_task(CancelTaskRequest(id=self._running_task))
-        self._running_task = ""
+        if self._running_task:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CANCEL_S):
+                    await self._client.cancel_task(CancelTaskRequest(id=self._running_task))
+            self._running_task = ""
 
 
 def make_reachable(card: AgentCard, url: str, *, started: bool) -> None:
@@ -213,10 +191,6 @@ def make_reachable(card: AgentCard, url: str, *, started: bool) -> None:
         there = urlsplit(interface.url)
         if started or not there.netloc or (is_this_machine(there.hostname or "") and not is_local):
             interface.url = urlunsplit((given.scheme, given.netloc, there.path, there.query, ""))
-
-
-def _shown(content: Content) -> list[Part]:
-    return [part for part in content.parts or () if not part.thought]
 
 
 def _sent_part(part: Part) -> Any:
@@ -235,8 +209,3 @@ def _sent_part(part: Part) -> Any:
     if name:
         sent.metadata.update({"adk_type": name})
     return sent
-
-
-def make_a2a_agent(context: DriverContext) -> A2aAgent:
-    """Return the driver of an agent with ``driver: a2a``."""
-    return A2aAgent(AgentServer(context))

@@ -70,7 +70,6 @@ class WorkerAgent:
         self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
         self._warned = False
-        self._withheld = withheld_names(spec.environ, spec.env_allow)
 
     def prepare(self) -> Future[_Prepared]:
         """Choose the interpreter and start the workers in a thread, while the caller continues.
@@ -109,7 +108,7 @@ class WorkerAgent:
         how = starter.launch.environment.how
         if isinstance(ready, AttemptError):
             message = f"{ready.message} (environment: {how})"
-            return with_advice(ready.model_copy(update={"message": message}), self._withheld)
+            return with_advice(ready.model_copy(update={"message": message}), self.spec)
         path, workspace = self.spec.path.resolve(), self.spec.workspace.resolve()
         packages = "\n".join(str(name) for name in ready.get("packages", ()))
         return AgentConditions(
@@ -138,9 +137,7 @@ class WorkerAgent:
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
-        return WorkerSession(
-            name, worker, self._pool, self.spec.timeout_s, self._withheld, self._warn_once, request.on_call
-        )
+        return WorkerSession(name, worker, self._pool, self.spec, self._warn_once, request.on_call)
 
     def _warn_once(self, text: str) -> None:
         if not self._warned:
@@ -178,7 +175,7 @@ class WorkerAgent:
     def _choose_interpreter(self) -> Launch:
         place = self.spec.locate()
         from_dotenv = dotenv_of_agent(self.spec.path, self.spec.workspace)
-        if names := names_in_code(self.spec.path) & self._withheld - from_dotenv.keys():
+        if names := names_in_code(self.spec.path) & withheld_names(self.spec) - from_dotenv.keys():
             self.spec.log(advice_for(names), "warning")
         environment = choose_interpreter(self.spec, place, self._given_up)
         if self._given_up.is_set():
@@ -206,8 +203,7 @@ class WorkerSession:
     name: str
     worker: WorkerClient
     pool: WorkerPool
-    timeout_s: float
-    withheld: frozenset[str]
+    spec: AgentRuntimeSpec
     warn: Callable[[str], None]
     on_call: Callable[[FunctionCall], None] | None = None
     _turns: int = field(default=0, init=False)
@@ -236,8 +232,8 @@ class WorkerSession:
         message = frame.message
         if frame.kind is ErrorKind.TIMEOUT:
             detail = f"; {message}" if message else ""
-            message = f"the turn took longer than timeout_s ({self.timeout_s:g} s){detail}"
-        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self.withheld)
+            message = f"the turn took longer than timeout_s ({self.spec.timeout_s:g} s){detail}"
+        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self.spec)
 
     async def close(self) -> SessionEnd | AttemptError:
         """Return the final state and free the worker for other sessions."""

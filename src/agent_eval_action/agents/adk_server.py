@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
 from agent_eval_action.agents.http_server import (
-    AgentServer,
+    HttpAgent,
     HttpSession,
     ServerConnection,
     error_text,
@@ -34,7 +34,7 @@ from agent_eval_action.diagnostics.suggestions import did_you_mean, snake_case
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
 from agent_eval_action.processes.protocol import to_invocation
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent
-from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 _ASK_S: Final = 60.0
 """Timeout, in seconds, of requests that run no turn. The first one may import the agent."""
@@ -85,35 +85,26 @@ class _Dialect:
 
 
 class AdkServerSession(HttpSession):
-    """One session of the server. ``app`` is the agent's name in the server's list of apps."""
+    """One session of the server, whose id is ``conversation``. ``app``: the agent's name in the server's list."""
 
-    def __init__(self, connection: ServerConnection, server: AgentServer, app: str, dialect: _Dialect) -> None:
-        super().__init__(connection, server)
+    def __init__(self, agent: AdkServerAgent, connection: ServerConnection, app: str = "") -> None:
+        super().__init__(agent, connection)
         self._base = connection.url.rstrip("/")
         self._app = app
-        self._dialect = dialect
+        self._dialect = agent.dialect
         self._user = ""
-        self._session = ""
-        self._turns_made = 0
         self._on_call: Callable[[FunctionCall], None] | None = None
-
-    @property
-    def conversation(self) -> str:
-        return self._session
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the parsed JSON response or an error. Not for turns."""
         try:
-            async with asyncio.timeout(_ASK_S) as deadline:
-                self.transport.begin_turn(deadline, {})  # waits for a rate limit do not count
+            async with self.transport.limited(_ASK_S):
                 response = await self.client.request(method, self._base + path, json=body)
         except TimeoutError:
             message = f"{self.address} does not answer within {_ASK_S:g} s"
             return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
         except Exception as error:  # noqa: BLE001 - any failure here is the server's
             return request_error(error, self.address)
-        finally:
-            self.transport.deadline = None
         if not response.is_success:
             return status_error(response.status_code, error_text(response.content), self.address + path)
         try:
@@ -136,24 +127,23 @@ class AdkServerSession(HttpSession):
         body = sendable_json(self._dialect.keys({key: value for key, value in wanted.items() if value}))
         session = await self.ask("POST", self._path(), body)
         if isinstance(session, AttemptError):
-            return await self.connection.explain(session)
+            return await self.verified(session)
         if not isinstance(session, dict) or not isinstance(session.get("id"), str):
             return _unreadable("a session has no id")
         self._dialect.learn(session)
-        self._session = session["id"]
-        return self._not_seeded(session, state, events)
-
-    def _not_seeded(self, session: dict[str, Any], state: dict[str, Any], events: list[Any]) -> AttemptError | None:
-        kept = {name for name in state if not name.startswith("temp:")}
-        found = session.get("state")
+        self.conversation = session["id"]
+        kept, found, seeded = (
+            {name for name in state if not name.startswith("temp:")},
+            session.get("state"),
+            session.get("events"),
+        )
+        lost = ""
         if kept and (not isinstance(found, dict) or not kept <= found.keys()):
-            message = "the server did not take the session state that the case begins with"
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        seeded = session.get("events")
-        if events and (not isinstance(seeded, list) or len(seeded) < len(events)):
-            message = "the server did not take the history that the case begins with"
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-        return None
+            lost = "session state"
+        elif events and (not isinstance(seeded, list) or len(seeded) < len(events)):
+            lost = "history"
+        message = f"the server did not take the {lost} that the case begins with"
+        return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message) if lost else None
 
     async def _root_agent(self) -> str:
         """Return the author of the agent's own events; the app's name if the server does not report it."""
@@ -174,18 +164,11 @@ class AdkServerSession(HttpSession):
         return f"{path}/{quote(session, safe='')}" if session else path
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        addressed = self.addressed(content)
-        if isinstance(addressed, AttemptError):
-            return addressed
-        names = {"app_name": self._app, "user_id": self._user, "session_id": self._session}
-        fields = {**names, "new_message": self._dialect.content(addressed), "streaming": False}
-        body = sendable_json(self._dialect.keys(fields))
-        self._turns_made += 1
+        names = {"app_name": self._app, "user_id": self._user, "session_id": self.conversation}
+        fields = {**names, "new_message": self._dialect.content(content), "streaming": False}
         turn = _Turn(on_call=self._on_call)
-        found = await self._run(body, turn)
-        if isinstance(found, AttemptError):
-            return found
-        made = turn.invocation(addressed, f"{self._session}-{self._turns_made}")
+        failure = await self._run(sendable_json(self._dialect.keys(fields)), turn)
+        made = failure or turn.invocation(content, f"{self.conversation}-{self.turns}")
         if isinstance(made, Invocation):
             self.note_calls(made, [name for event in turn.events for name in event.get("long_running_tool_ids") or ()])
         return made
@@ -208,12 +191,12 @@ class AdkServerSession(HttpSession):
     async def close(self) -> SessionEnd | AttemptError:
         """Read the final state and delete the session. The state is None if a request fails."""
         state: Any = None
-        if self._session:
+        if self.conversation:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
-                    found = await self.ask("GET", self._path(self._session))
+                    found = await self.ask("GET", self._path(self.conversation))
                     state = found.get("state") if isinstance(found, dict) else None
-                    await self.ask("DELETE", self._path(self._session))
+                    await self.ask("DELETE", self._path(self.conversation))
         await self.client.aclose()
         return SessionEnd(state if isinstance(state, dict) else None)
 
@@ -339,38 +322,33 @@ def _is_final(event: dict[str, Any]) -> bool:
     return not has_tools and not event.get("partial") and not ran_code
 
 
-@dataclass
-class AdkServerAgent:
+class AdkServerAgent(HttpAgent):
     """An ``AgentDriver``."""
 
-    server: AgentServer
-    names: tuple[str, ...]
-    _app: str = ""
-    _dialect: _Dialect = field(default_factory=_Dialect)
+    spreads: ClassVar[bool] = True
 
-    async def start(self) -> AgentConditions | AttemptError:
-        """Start the server if there is a command, and find the agent among its apps."""
-        connection = await self.server.start()
-        if isinstance(connection, AttemptError):
-            return connection
-        session = AdkServerSession(connection, self.server, "", self._dialect)
-        apps = await session.ask("GET", "/list-apps")
-        await session.close()
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self.dialect = _Dialect()
+        self._app = ""
+
+    async def find(self, connection: ServerConnection) -> AttemptError | None:
+        """Find the agent among the server's apps."""
+        session = AdkServerSession(self, connection)
+        apps = await session.verified(await session.ask("GET", "/list-apps"))
+        await session.client.aclose()
         if isinstance(apps, AttemptError):
-            return await connection.explain(apps)
+            return apps
         if not isinstance(apps, list) or not all(isinstance(app, str) for app in apps):
             return _unreadable("/list-apps is no list of names")
-        app = choose_app(apps, self.names)
+        app = choose_app(apps, (self.spec.name, self.spec.path.name))
         if isinstance(app, AttemptError):
             return app
         self._app = app
-        return self.server.conditions()
+        return None
 
-    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        connection = await self.server.connect()
-        if isinstance(connection, AttemptError):
-            return connection
-        session = AdkServerSession(connection, self.server, self._app, self._dialect)
+    async def begin(self, connection: ServerConnection, request: SessionRequest) -> AgentSession | AttemptError:
+        session = AdkServerSession(self, connection, self._app)
         try:
             failure = await session.begin(request)
         except BaseException:
@@ -378,11 +356,7 @@ class AdkServerAgent:
             raise
         if failure is not None:
             await session.close()
-            return failure
-        return session
-
-    async def stop(self) -> None:
-        await self.server.stop()
+        return failure or session
 
 
 def choose_app(apps: Iterable[str], names: Iterable[str]) -> str | AttemptError:
@@ -398,8 +372,3 @@ def choose_app(apps: Iterable[str], names: Iterable[str]) -> str | AttemptError:
     hint = did_you_mean(wanted[0], listed) or "give the agent the app's name: name: APP"
     message = f"the server has no app `{wanted[0]}`, but {shown} — {hint}"
     return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-
-
-def make_adk_server_agent(context: DriverContext) -> AdkServerAgent:
-    """Return the driver of an agent with ``driver: adk_server``."""
-    return AdkServerAgent(AgentServer(context, spreads=True), (context.agent.name, context.agent.path.name))

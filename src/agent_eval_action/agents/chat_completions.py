@@ -27,7 +27,7 @@ from agent_eval_action.agents.chat_messages import (
     user_message,
 )
 from agent_eval_action.agents.http_server import (
-    AgentServer,
+    HttpAgent,
     HttpSession,
     ServerConnection,
     error_text,
@@ -36,7 +36,7 @@ from agent_eval_action.agents.http_server import (
 )
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.results.evalset import Content, Invocation
-from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 _PATH: Final = "/chat/completions"
 _SENT_BACK: Final = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name", "refusal")
@@ -49,28 +49,18 @@ def completions_url(url: str) -> str:
     return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
 
 
-@dataclass
-class ChatAgent:
-    """An ``AgentDriver``."""
+class ChatAgent(HttpAgent):
+    """An ``AgentDriver``. Starting it sends no request."""
 
-    server: AgentServer
-    model: str
+    path: ClassVar[str] = "/v1"
+    spreads: ClassVar[bool] = True
 
-    async def start(self) -> AgentConditions | AttemptError:
-        """Start the server if there is a command; sends no request."""
-        connection = await self.server.start()
-        if isinstance(connection, AttemptError):
-            return connection
-        return self.server.conditions((self.model,) if self.model else ())
+    def __init__(self, context: DriverContext) -> None:
+        super().__init__(context)
+        self.models = (context.agent.model,) if context.agent.model else ()
 
-    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        connection = await self.server.connect()
-        if isinstance(connection, AttemptError):
-            return connection
-        return ChatSession(connection, self.server, self.model, request)
-
-    async def stop(self) -> None:
-        await self.server.stop()
+    async def begin(self, connection: ServerConnection, request: SessionRequest) -> AgentSession | AttemptError:
+        return ChatSession(self, connection, request)
 
 
 class ChatSession(HttpSession):
@@ -78,25 +68,22 @@ class ChatSession(HttpSession):
 
     tells_all: ClassVar[bool] = False
 
-    def __init__(self, connection: ServerConnection, server: AgentServer, model: str, request: SessionRequest) -> None:
-        super().__init__(connection, server)
+    def __init__(self, agent: ChatAgent, connection: ServerConnection, request: SessionRequest) -> None:
+        super().__init__(agent, connection)
         self._url = completions_url(connection.url)
         self._name = uuid4().hex
         self._messages = list(history_messages(request.history))
         self._made: list[Message] = []  # by the latest turn
-        self._body: dict[str, Any] = {"model": model or server.name}
+        self._body: dict[str, Any] = {"model": agent.context.agent.model or agent.spec.name}
         self.note_history(request.history)
         if state := request.state_after_history():
             # OpenAI's metadata values are strings.
             self._body["metadata"] = {"session_state": json.dumps(state, ensure_ascii=False)}
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        addressed = self.addressed(content)
-        if isinstance(addressed, AttemptError):
-            return addressed
-        results = result_messages(addressed)
+        results = result_messages(content)
         replies = [*results, *unanswered_calls([*self._made, *results])]
-        spoken = [user_message(addressed)] if len(results) < len(addressed.parts or ()) or not results else []
+        spoken = [user_message(content)] if len(results) < len(content.parts or ()) or not results else []
         asked = [*self._messages, *replies, *spoken]
         body = json.dumps(sendable_json({**self._body, "messages": asked}), ensure_ascii=False).encode()
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -104,14 +91,14 @@ class ChatSession(HttpSession):
             if response.status_code != httpx.codes.OK:
                 text = error_text(await response.aread())
                 return status_error(response.status_code, text, self.address)
-            answer = await _read(response, addressed.text)
+            answer = await _read(response, content.text)
         if isinstance(answer, AttemptError):
             return answer
         self._made = [
             {key: message[key] for key in _SENT_BACK if message.get(key) is not None} for message in answer.messages
         ]
         self._messages = [*asked, *self._made]
-        turn = answer.invocation(addressed, f"{self._name}-{len(asked)}")
+        turn = answer.invocation(content, f"{self._name}-{len(asked)}")
         waiting = [message["tool_call_id"] for message in unanswered_calls(self._made)]
         self.note_calls(turn, waiting, alone=True)  # the next turn reports older calls as not run
         return turn
@@ -273,8 +260,3 @@ async def _read_stream(response: httpx.Response, asked: str) -> TurnMessages | A
         message = "the connection ended before the answer was whole"
         return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
     return read_completion({**rest, "choices": [{"message": streamed.message(), "finish_reason": finish}]}, asked)
-
-
-def make_chat_agent(context: DriverContext) -> ChatAgent:
-    """Return the driver of an agent with ``driver: openai``."""
-    return ChatAgent(AgentServer(context, "/v1", spreads=True), context.agent.model or "")

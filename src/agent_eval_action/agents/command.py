@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
 from agent_eval_action.agents.adk import runtime_spec
-from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
 from agent_eval_action.agents.chat_messages import (
     Message,
     TurnMessages,
@@ -35,46 +33,36 @@ from agent_eval_action.agents.dataset_command import (
     make_dataset_agent,
     takes_datasets,
 )
-from agent_eval_action.agents.turn_traces import TurnTraces
-from agent_eval_action.agents.variable_advice import with_advice, withheld_names
+from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.processes.agent_service import Program, begin_program, program_log
 from agent_eval_action.processes.process import OutputLog
-from agent_eval_action.results.evalset import Content
+from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 _MOST_PROGRAMS: Final = 16
-_EXIT_WAIT_S: Final = 0.5  # a pipe breaks slightly before its process can be reaped
 _POLL_S: Final = 0.2
 _SHOWN: Final = 200
 _ANSWER_KEYS: Final = frozenset({"text", "tool_calls", "messages", "error"})
 _REPORTED_KINDS: Final = (ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE)
 
 
+@dataclass(eq=False)
 class LineProgram:
     """A program that answers each line with a line. Its other output goes to the log.
 
-    ``source`` is its name for the receiver of spans.
+    ``source`` is its name for the receiver of spans. ``skipped`` ends an error message: the first output that was no
+    answer.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        log: OutputLog,
-        lines: asyncio.StreamReader,
-        reading: asyncio.BaseTransport,
-        writer: asyncio.StreamWriter,
-        *,
-        source: str,
-    ) -> None:
-        self.source = source
-        self._program = program
-        self._log = log
-        self._lines = lines
-        self._reading = reading
-        self._writer = writer
-        self._skipped = ""
+    source: str
+    _program: Program
+    _log: OutputLog
+    _lines: asyncio.StreamReader
+    _reading: asyncio.BaseTransport
+    _writer: asyncio.StreamWriter
+    skipped: str = ""
 
     @classmethod
     async def connect(cls, program: Program, log: OutputLog, limit: int, source: str) -> LineProgram:
@@ -83,7 +71,7 @@ class LineProgram:
         reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.process.stdout)
         writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.process.stdin)
         program.process.stdin = program.process.stdout = None  # the transports close them
-        return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop), source=source)
+        return cls(source, program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop))
 
     @property
     def has_ended(self) -> bool:
@@ -91,7 +79,7 @@ class LineProgram:
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
         """Send a request; return the answer or an error. After a cancellation the program must not be used again."""
-        self._skipped = ""
+        self.skipped = ""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0):  # a line that is already there answers no request
@@ -123,27 +111,18 @@ class LineProgram:
     async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the next answer, or None at the end of the output. Raises ValueError for a line over the limit."""
         while line := await self._lines.readline():
-            answer = read_answer(line, request)
-            if answer is not None:
+            if (answer := _read_answer(line, request)) is not None:
                 return answer
-            self._skipped = self._skipped or quoted(line[:_SHOWN].decode("utf-8", "replace").strip(), limit=_SHOWN)
+            shown = quoted(line[:_SHOWN].decode("utf-8", "replace").strip(), limit=_SHOWN)
+            self.skipped = self.skipped or (f"; it printed what is no answer: {shown}" if shown else "")
             self._log.write(line if line.endswith(b"\n") else line + b"\n")
         return None
 
-    @property
-    def skipped(self) -> str:
-        """The end of an error message: the first output that was not an answer; empty if there was none."""
-        return f"; it printed what is no answer: {self._skipped}" if self._skipped else ""
-
     async def _why_ended(self) -> AttemptError:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(self._program.process.wait, _EXIT_WAIT_S)
-        if not self._program.has_ended:
-            message = f"the program closed its standard input or output{self.skipped}"
-            return AttemptError(kind=ErrorKind.PROTOCOL, message=message, traceback=self._program.tail())
-        await asyncio.to_thread(self._program.output.finish)
-        message = f"the program {self._program.end_description()} before it answered{self.skipped}"
-        return AttemptError(kind=ErrorKind.DIED, message=message, traceback=self._program.tail())
+        kind, message = ErrorKind.PROTOCOL, "the program closed its standard input or output"
+        if await self._program.ends_now():
+            kind, message = ErrorKind.DIED, f"the program {self._program.end_description()} before it answered"
+        return AttemptError(kind=kind, message=message + self.skipped, traceback=self._program.tail())
 
     async def stop(self, grace_s: float) -> None:
         """Stop the program and all its children. Closing standard input first tells it to exit."""
@@ -154,7 +133,7 @@ class LineProgram:
         await asyncio.to_thread(self._program.stop, grace_s)
 
 
-def read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | None:
+def _read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Parse a line; None if it is not an answer, or answers another request."""
     try:
         value = sendable_json(json.loads(line))
@@ -194,16 +173,18 @@ class CommandAgent:
         return command_conditions(self.spec, self.words)
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        # Repeats of a case that pins its session id have the same id.
+        alone = request.alone or request.session_id is not None
         await self._slots.acquire()
         try:
-            program = await self._take(alone=_needs_own_program(request))
+            program = await self._take(alone=alone)
         except BaseException:
             self._slots.release()
             raise
         if isinstance(program, AttemptError):
             self._slots.release()
             return program
-        return CommandSession(self, program, request)
+        return CommandSession(self, program, request, usable=not alone)
 
     async def give_back(self, program: LineProgram, *, usable: bool) -> None:
         """Take a program back from its session, and stop it if it is no longer usable."""
@@ -245,77 +226,55 @@ class CommandAgent:
         self._running.discard(program)
 
 
-def _needs_own_program(request: SessionRequest) -> bool:
-    """Whether the session needs a new program. Repeats of a case that pins its session id have the same id."""
-    return request.alone or request.session_id is not None
+class CommandSession(TracedSession):
+    """An ``AgentSession`` that has a program to itself until it is closed. ``usable``: by other sessions then."""
 
-
-class CommandSession:
-    """An ``AgentSession`` that has a program to itself until it is closed."""
-
-    def __init__(self, agent: CommandAgent, program: LineProgram, request: SessionRequest) -> None:
+    def __init__(self, agent: CommandAgent, program: LineProgram, request: SessionRequest, *, usable: bool) -> None:
+        super().__init__(agent.spec, agent.traces, program.source)
         self._agent = agent
         self._program: LineProgram | None = program
-        self._usable = not _needs_own_program(request)
+        self._usable = usable
         self._messages: list[Message] = list(history_messages(request.history))
         self._state = request.state_after_history()
         self._state_is_known = False
-        self._turns = 0
         self._names = {
             "case_id": request.key.case if request.key else None,
             "session_id": request.session_id or uuid4().hex,
             "user_id": request.user_id,
             "app_name": request.app_name,
         }
-        self._withheld = withheld_names(agent.spec.environ, agent.spec.env_allow)
 
-    async def turn(self, content: Content) -> TurnDone | AttemptError:
-        number, self._turns = self._turns, self._turns + 1
-        if self._program is None:
-            return AttemptError(kind=ErrorKind.STOPPED, message="the session was closed", turn=number)
+    async def make(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
+        if (program := self._program) is None:
+            return AttemptError(kind=ErrorKind.STOPPED, message="the session was closed")
         request = {
             **self._names,
-            "turn": number,
+            "turn": self.turns - 1,
             "user_text": content.text,
-            "content": content.model_dump(mode="json", exclude_none=True),
+            "content": content.wire(),
             "messages": self._messages,
             "state": self._state,
+            **headers,
         }
-        started, began = time.time(), time.monotonic()
-        trace = self._agent.traces.begin(source=self._program.source)
         usable, self._usable = self._usable, False  # the answer to an abandoned turn may still arrive
-        answer: dict[str, Any] | AttemptError | None = None
         try:
-            answer = await self._ask(self._program, request | ({"traceparent": trace.traceparent} if trace else {}))
-        finally:
-            if trace and (not isinstance(answer, dict) or answer.get("error") or problem_of(answer)):
-                trace.abandon()
+            async with asyncio.timeout(self.spec.timeout_s):
+                answer = await program.ask(request)
+        except TimeoutError:
+            return self.took_too_long(program.skipped)
         if isinstance(answer, AttemptError):
-            return with_advice(answer.model_copy(update={"turn": number}), self._withheld)
+            return answer
         self._usable = usable
         if answer.get("error"):
-            return with_advice(_reported_error(answer["error"], number), self._withheld)
+            return _reported_error(answer["error"])
         if problem := problem_of(answer):
-            message = f"the program's answer is none: {problem}"
-            return AttemptError(kind=ErrorKind.OUTPUT, message=message, turn=number)
+            return AttemptError(kind=ErrorKind.OUTPUT, message=f"the program's answer is none: {problem}")
         turn = answer_messages(answer, content.text)
         if isinstance(answer.get("state"), dict):
             self._state_is_known = True
             self._state.update(answer["state"])
-        self._messages = [*self._messages, user_message(content), *(dict(message) for message in turn.messages)]
-        made = turn.invocation(content, f"{self._names['session_id']}-{number}")
-        timing = {"creation_timestamp": started, "duration": round(time.monotonic() - began, 6)}
-        made = made.model_copy(update=timing)
-        return TurnDone(await self._agent.traces.add(made, trace, tells_all=False))
-
-    async def _ask(self, program: LineProgram, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
-        timeout_s = self._agent.spec.timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await program.ask(request)
-        except TimeoutError:
-            message = f"the turn took longer than timeout_s ({timeout_s:g} s){program.skipped}"
-            return AttemptError(kind=ErrorKind.TIMEOUT, message=message)
+        self._messages = [*self._messages, user_message(content), *map(dict, turn.messages)]
+        return turn.invocation(content, f"{self._names['session_id']}-{self.turns - 1}")
 
     async def close(self) -> SessionEnd | AttemptError:
         """Give the program back. The state is known only if an answer reported it."""
@@ -325,47 +284,47 @@ class CommandSession:
         return SessionEnd(self._state if self._state_is_known else None)
 
 
-def _reported_error(error: Any, turn: int) -> AttemptError:
+def _reported_error(error: Any) -> AttemptError:
     """Convert an answer's ``error``: a text, or a mapping with ``message`` and optionally one of two kinds."""
     named = error if isinstance(error, dict) else {}
     reported = named.get("message") or error
-    text = reported if isinstance(reported, str) else json.dumps(reported, ensure_ascii=False)
     kind = next((kind for kind in _REPORTED_KINDS if named.get("kind") == kind.value), ErrorKind.EXCEPTION)
-    return AttemptError(kind=kind, message=f"the program reports an error: {quoted(text)}", turn=turn)
+    return AttemptError(kind=kind, message=f"the program reports an error: {quoted(_as_text(reported))}")
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def problem_of(answer: Mapping[str, Any]) -> str:
     """Return what is wrong with an answer, or "". Skipping an invalid part could hide a tool call."""
-    text, messages, state = (answer.get(name) for name in ("text", "messages", "state"))
-    if text is not None and not isinstance(text, str):
-        return "`text` is no text"
-    if messages is not None and not _is_list_of_objects(messages):
-        return "`messages` is no list of objects"
-    if state is not None and not isinstance(state, dict):
-        return "`state` is no object"
-    listed = answer.get("tool_calls")
-    if listed is None:
-        return ""
-    if not _is_list_of_objects(listed):
-        return "`tool_calls` is no list of objects"
-    unnamed = [number for number, call in enumerate(tool_calls({"tool_calls": listed}), 1) if not call.name]
-    return f"`tool_calls` has no `name` in entry {unnamed[0]}" if unnamed else ""
+    for name, what, is_valid in _FORMS:
+        if answer.get(name) is not None and not is_valid(answer[name]):
+            return f"`{name}` is no {what}"
+    calls = tool_calls({"tool_calls": answer.get("tool_calls")})
+    unnamed = next((number for number, call in enumerate(calls, 1) if not call.name), None)
+    return f"`tool_calls` has no `name` in entry {unnamed}" if unnamed else ""
 
 
 def _is_list_of_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
+_FORMS: Final[tuple[tuple[str, str, Callable[[Any], bool]], ...]] = (
+    ("text", "text", lambda value: isinstance(value, str)),
+    ("messages", "list of objects", _is_list_of_objects),
+    ("state", "object", lambda value: isinstance(value, dict)),
+    ("tool_calls", "list of objects", _is_list_of_objects),
+)
+
+
 def answer_messages(answer: Mapping[str, Any], asked: str) -> TurnMessages:
     """Return the messages of an answer. Its ``tool_calls`` come first, unless the messages have calls."""
     messages = messages_since(asked, answer.get("messages") or ())
-    if not any(tool_calls(message) for message in messages):
-        messages = [*_call_messages(answer.get("tool_calls")), *messages]
-    text = answer.get("text")
-    last_text = (
-        message_text(messages[-1].get("content")) if messages and messages[-1].get("role") == "assistant" else ""
-    )
-    if text and text != last_text:
+    if not any(map(tool_calls, messages)):
+        messages = [*_call_messages(answer.get("tool_calls") or ()), *messages]
+    text, last = answer.get("text"), messages[-1] if messages else {}
+    if text and (last.get("role") != "assistant" or message_text(last.get("content")) != text):
         messages.append({"role": "assistant", "content": text})
     author, model = answer.get("author"), answer.get("model")
     return TurnMessages(
@@ -376,24 +335,18 @@ def answer_messages(answer: Mapping[str, Any], asked: str) -> TurnMessages:
     )
 
 
-def _call_messages(listed: Any) -> Sequence[Message]:
-    entries = [dict(entry) for entry in listed or ()]
-    if not entries:
-        return ()
+def _call_messages(listed: Iterable[Message]) -> list[Message]:
+    entries = [dict(entry) for entry in listed]
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry.get("id"), str):
             entry["id"] = f"call_{uuid4().hex[:8]}_{number}"
     calls = [as_tool_call(call, str(call.id)) for call in tool_calls({"tool_calls": entries})]
     results = [
-        {"role": "tool", "tool_call_id": entry["id"], "content": _result_text(entry["result"])}
+        {"role": "tool", "tool_call_id": entry["id"], "content": _as_text(entry["result"])}
         for entry in entries
         if "result" in entry
     ]
-    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
-
-
-def _result_text(result: Any) -> str:
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results] if calls else []
 
 
 def make_command_agent(context: DriverContext) -> CommandAgent | DatasetCommandAgent:

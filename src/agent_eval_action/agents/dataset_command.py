@@ -7,6 +7,7 @@ case. A case that it leaves out has no answer, whatever the exit code.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -19,9 +20,9 @@ from typing import Final
 
 from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.variable_advice import with_advice, withheld_names
+from agent_eval_action.agents.variable_advice import with_advice
 from agent_eval_action.diagnostics.reader import Source, plural, read_bytes
-from agent_eval_action.environments.runtime import AgentFolder, AgentRuntimeSpec
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.errors import AgentEnvironmentError, ConfigError, EvalFileError, Unreadable
 from agent_eval_action.folders import relative
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
@@ -51,7 +52,7 @@ def command_conditions(spec: AgentRuntimeSpec, words: Sequence[str]) -> AgentCon
     return AgentConditions(agent=spec.name, path=path, environment=shown_command(words))
 
 
-@dataclass
+@dataclass(eq=False)
 class _PendingTurn:
     """A turn that waits for its answer. ``case`` gets its id later, unique in the dataset."""
 
@@ -60,11 +61,10 @@ class _PendingTurn:
     alone: bool
     answer: asyncio.Future[JsonObject | AttemptError]
 
-
-def _set_answer(pending: _PendingTurn, answer: JsonObject | AttemptError) -> None:
-    """Set the answer, unless there is one or the waiting turn was cancelled."""
-    if not pending.answer.done():
-        pending.answer.set_result(answer)
+    def settle(self, answer: JsonObject | AttemptError) -> None:
+        """Set the answer, unless there is one or the waiting turn was cancelled."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
 
 @dataclass
@@ -113,32 +113,30 @@ class DatasetCommandAgent:
         try:
             while self._waiting:
                 await asyncio.sleep(_GATHER_S)
-                alone = next((pending for pending in self._waiting if pending.alone), None)
-                batch = [alone] if alone else self._waiting[: self.size]
+                alone = [pending for pending in self._waiting if pending.alone]
+                batch = alone[:1] or self._waiting[: self.size]
                 self._waiting = [pending for pending in self._waiting if pending not in batch]
                 for pending, answer in zip(batch, await self._run(batch), strict=True):
-                    _set_answer(pending, answer)
+                    pending.settle(answer)
         finally:
             self._give_up((*batch, *self._waiting))
 
     @staticmethod
     def _give_up(waiting: Sequence[_PendingTurn]) -> None:
         for pending in waiting:
-            _set_answer(pending, AttemptError(kind=ErrorKind.STOPPED, message="the run was stopped"))
+            pending.settle(AttemptError(kind=ErrorKind.STOPPED, message="the run was stopped"))
 
     async def _run(self, batch: Sequence[_PendingTurn]) -> Sequence[JsonObject | AttemptError]:
         ids = _unique([pending.name for pending in batch])
         cases = [{"eval_case_id": name, **pending.case} for name, pending in zip(ids, batch, strict=True)]
         try:
-            place = await asyncio.to_thread(self.spec.locate)
-            folder = await asyncio.to_thread(_make_folder, place, {"eval_cases": cases})
+            folder = await asyncio.to_thread(_make_folder, self.spec, {"eval_cases": cases})
         except (AgentEnvironmentError, OSError) as error:
             return [start_failure(error, self.words)] * len(batch)
         try:
-            failure = await self._run_program(folder, batch)
-            if failure is not None:
-                return [failure] * len(batch)
-            answered = await asyncio.to_thread(_read_answers, folder / "out", self.spec.limits.turn_bytes)
+            answered: dict[str, JsonObject] | AttemptError | None = await self._run_program(folder, batch)
+            if answered is None:
+                answered = await asyncio.to_thread(_read_answers, folder / "out", self.spec.limits.turn_bytes)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if isinstance(answered, AttemptError):
@@ -159,7 +157,7 @@ class DatasetCommandAgent:
             limit_s = self.spec.timeout_s * len(batch)
             await asyncio.wait({ended, given_up}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
-                return await asyncio.to_thread(_why_failed, program)
+                return await _why_failed(program)
             what = f"the program took longer than timeout_s ({self.spec.timeout_s:g} s) for each of"
             return AttemptError(kind=ErrorKind.TIMEOUT, message=f"{what} {plural(len(batch), 'case')}")
         finally:
@@ -168,29 +166,25 @@ class DatasetCommandAgent:
             await ended
 
 
-def _why_failed(program: Program) -> AttemptError | None:
-    if program.has_ended and program.process.returncode == 0:
+async def _why_failed(program: Program) -> AttemptError | None:
+    if await program.ends_now() and program.process.returncode == 0:
         return None
-    program.output.finish()
-    return AttemptError(
-        kind=ErrorKind.DIED, message=f"the program {program.end_description()}", traceback=program.tail()
-    )
+    message = f"the program {program.end_description()}"
+    return AttemptError(kind=ErrorKind.DIED, message=message, traceback=program.tail())
 
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Return the names, with a number after those that occur before: a dataset holds all repeats of a case."""
-    taken: dict[str, None] = {}
+    taken: list[str] = []
     for name in names:
-        free = name
-        number = 2
-        while free in taken:
-            free, number = f"{name}-{number}", number + 1
-        taken[free] = None
-    return list(taken)
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        taken.append(next(free for free in itertools.chain([name], numbered) if free not in taken))
+    return taken
 
 
-def _make_folder(place: AgentFolder, dataset: JsonObject) -> Path:
+def _make_folder(spec: AgentRuntimeSpec, dataset: JsonObject) -> Path:
     """Create a folder with the dataset, which only we can change, and a folder for answers, which the agent owns."""
+    place = spec.locate()
     user = place.user
     folder = Path(tempfile.mkdtemp(prefix="dataset-", dir=place.sandbox.owner.root if place.sandbox else None))
     written = json.dumps(sendable_json(dataset), ensure_ascii=False)
@@ -234,7 +228,6 @@ class DatasetSession:
         self._request = request
         self._events: _Events = [event.model_dump(mode="json", exclude_none=True) for event in request.history]
         self._turns = 0
-        self._withheld = withheld_names(agent.spec.environ, agent.spec.env_allow)
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
@@ -250,7 +243,7 @@ class DatasetSession:
         answered = await self._agent.ask(key.case if key else "case", case, alone=self._request.alone)
         made = answered if isinstance(answered, AttemptError) else _last_turn(answered, content)
         if isinstance(made, AttemptError):
-            return with_advice(made.model_copy(update={"turn": number}), self._withheld)
+            return with_advice(made.model_copy(update={"turn": number}), self._agent.spec)
         assert isinstance(answered, dict)  # noqa: S101 - a turn was made of it
         made_events = _events_of(answered)
         self._events = made_events if made_events[0].get("author") == "user" else [user_event, *made_events]

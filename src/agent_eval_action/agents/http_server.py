@@ -11,19 +11,21 @@ import shlex
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache, partial
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from agent_eval_action.agents.adk import runtime_spec
-from agent_eval_action.agents.base import DriverContext, SessionEnd, TurnDone
-from agent_eval_action.agents.turn_traces import TurnTraces
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
+from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
 from agent_eval_action.agents.variable_advice import advice_for, with_advice, withheld_names
 from agent_eval_action.environments.runtime import AgentLimits
 from agent_eval_action.environments.variables import agent_environ
@@ -44,33 +46,26 @@ _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 30.0
 _ERROR_BYTES: Final = 64 << 10
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_UNAVAILABLE: Final = frozenset(
-    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT}
-)
+_KINDS: Final[Mapping[int, ErrorKind]] = {
+    HTTPStatus.UNAUTHORIZED: ErrorKind.CREDENTIALS,
+    HTTPStatus.FORBIDDEN: ErrorKind.CREDENTIALS,
+    HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: ErrorKind.CREDENTIALS,
+    HTTPStatus.NOT_FOUND: ErrorKind.ENVIRONMENT,
+    HTTPStatus.METHOD_NOT_ALLOWED: ErrorKind.ENVIRONMENT,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.RATE_LIMITED,
+    HTTPStatus.REQUEST_TIMEOUT: ErrorKind.UNAVAILABLE,
+    HTTPStatus.BAD_GATEWAY: ErrorKind.UNAVAILABLE,
+    HTTPStatus.SERVICE_UNAVAILABLE: ErrorKind.UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT: ErrorKind.UNAVAILABLE,
+}
+_CHECKED: Final = {ErrorKind.CREDENTIALS: "headers", ErrorKind.ENVIRONMENT: "url"}
 _NO_QUOTA: Final = b"insufficient_quota"
+
+_Made = TypeVar("_Made")
 
 
 class AnswerTooLargeError(Exception):
     """The response is larger than the limit, or compressed, which hides its size."""
-
-
-class HeadersError(Exception):
-    """A header names a variable that the agent does not see."""
-
-
-def agent_variables(context: DriverContext) -> dict[str, str]:
-    """Return the variables that the agent sees; the environment overrides its .env files."""
-    spec = runtime_spec(context)
-    return {**dotenv_of_agent(spec.path, spec.workspace), **agent_environ(spec.environ, spec.env_allow)}
-
-
-def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:
-    """Replace each ``${NAME}`` with the variable's value. Raises HeadersError for missing variables."""
-    missing = sorted({name for value in headers.values() for name in _VARIABLE.findall(value)} - variables.keys())
-    if missing:
-        advice = advice_for(set(missing) & set(withheld)) or "set it, or take it out of `headers`"
-        raise HeadersError(f"the headers need {', '.join(missing)}, which the agent does not see — {advice}")
-    return {name: _VARIABLE.sub(lambda match: variables[match[1]], value) for name, value in headers.items()}
 
 
 def shown_address(url: str) -> str:
@@ -96,30 +91,17 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class _BoundedStream(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, limit: int, closed: Callable[[], None]) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._closed: Callable[[], None] | None = closed
+class _Response(httpx.Response):
+    limit = 0
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._stream:
+        async for chunk in super().aiter_raw(chunk_size):
             size += len(chunk)
-            if size > self._limit:
-                raise AnswerTooLargeError(f"the server's answer is larger than {self._limit >> 20} MB")
+            if size > self.limit:
+                raise AnswerTooLargeError(f"the server's answer is larger than {self.limit >> 20} MB")
             yield chunk
 
-    async def aclose(self) -> None:
-        try:
-            await self._stream.aclose()
-        finally:
-            closed, self._closed = self._closed, None
-            if closed:
-                closed()
-
-
-class _Response(httpx.Response):
     async def aiter_lines(self) -> AsyncIterator[str]:
         """Split only at line feeds: httpx also splits at others, such as U+2028, which JSON may contain."""
         pieces: list[bytes] = []
@@ -133,115 +115,91 @@ class _Response(httpx.Response):
             yield tail.decode("utf-8", "replace").removesuffix("\r")
 
 
+@dataclass(eq=False)
 class ServerConnection:
-    """The connections to one agent's server, and its rate limiter, shared by all sessions.
+    """One agent's server and its rate limiter, shared by all sessions.
 
-    Each connection has its own pool: httpx looks at every connection of a pool for each request, which with many
-    sessions takes most of our processor time. ``service`` is what a command started, ``source`` its name for the
-    receiver of spans.
+    ``service`` is what a command started, ``source`` its name for the receiver of spans. Each session has a pool of
+    connections of its own, and leaves it in ``idle`` to the next one: httpx looks at every connection of a pool for
+    each request, which with many sessions takes most of our processor time.
     """
 
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        sessions: int,
-        *,
-        body_limit: int | None = None,
-        service: AgentService | None = None,
-        source: str = "agent",
-    ) -> None:
-        self.url = url
-        self.service = service
-        self.source = source
-        self.headers = dict(headers)
-        self.limiter = Limiter(sessions)
-        self.body_limit = body_limit or AgentLimits().turn_bytes
-        self._proxy = _proxy_for(url)
-        self._transports: list[httpx.AsyncHTTPTransport] = []
-        self._idle: list[httpx.AsyncHTTPTransport] = []
+    url: str
+    headers: Mapping[str, str]
+    limiter: Limiter
+    service: AgentService | None = None
+    source: str = "agent"
+    body_limit: int = AgentLimits().turn_bytes
+    idle: list[httpx.AsyncHTTPTransport] = field(default_factory=list)
+    pools: list[httpx.AsyncHTTPTransport] = field(default_factory=list)
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        """Send a request once. Reading a response body over the limit raises AnswerTooLargeError."""
-        request.headers["accept-encoding"] = "identity"
-        if not self._idle:
-            self._idle.append(httpx.AsyncHTTPTransport(verify=_certificates(), proxy=self._proxy))
-            self._transports += self._idle
-        transport = self._idle.pop()
-        give_back = partial(self._idle.append, transport)
-        try:
-            response = await transport.handle_async_request(request)
-        except BaseException:
-            give_back()
-            raise
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - an asynchronous transport's is
-        stream = _BoundedStream(response.stream, self.body_limit, give_back)
-        response = _Response(
-            response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
-        )
-        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            await response.aclose()
-            raise AnswerTooLargeError("the server compresses its answer, which it was asked not to do")
-        return response
-
-    async def explain(self, error: AttemptError) -> AttemptError:
-        """Return a turn's error, or its cause: the server has ended, or another process has its port."""
-        return (await self.disowned() or await self.service.explain(error)) if self.service else error
-
-    async def disowned(self) -> AttemptError | None:
-        """Return an error if another process listens on the port of the server that the command started."""
-        return await self.service.disowned() if self.service else None
-
-    async def close(self) -> None:
-        for transport in self._transports:
-            await transport.aclose()
-
-
-def _proxy_for(url: str) -> str | None:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_this_machine(host) or proxy_bypass(host):
-        return None
-    return getproxies().get(parts.scheme)
+    def take_pool(self) -> httpx.AsyncHTTPTransport:
+        if self.idle:
+            return self.idle.pop()
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        proxy = None if is_this_machine(host) or proxy_bypass(host) else getproxies().get(parts.scheme)
+        self.pools.append(httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy))
+        return self.pools[-1]
 
 
 class TurnTransport(httpx.AsyncBaseTransport):
     """The transport of one session. It waits and retries while the server rate-limits requests.
 
-    ``headers`` are added to each request of the turn. ``throttled`` counts the refusals; ``deadline`` is extended by
-    the time that they cost.
+    ``throttled`` counts the refusals since the limit was set.
     """
 
     def __init__(self, connection: ServerConnection) -> None:
         self.connection = connection
-        self.headers: dict[str, str] = {}
         self.throttled = 0
-        self.deadline: asyncio.Timeout | None = None
+        self._pool = connection.take_pool()
+        self._headers: Mapping[str, str] = {}
+        self._deadline: asyncio.Timeout | None = None
         self._waited = 0.0
 
-    def begin_turn(self, deadline: asyncio.Timeout, headers: Mapping[str, str]) -> None:
-        """Set the turn's deadline and headers, and reset the counts."""
-        self.deadline, self.headers = deadline, dict(headers)
-        self.throttled, self._waited = 0, 0.0
+    @contextlib.asynccontextmanager
+    async def limited(self, seconds: float, headers: Mapping[str, str] | None = None) -> AsyncIterator[None]:
+        """Add the headers to each request, and raise TimeoutError after some seconds, less waits for the rate."""
+        self.throttled, self._waited, self._headers = 0, 0.0, headers or {}
+        async with asyncio.timeout(seconds) as deadline:
+            self._deadline = deadline
+            try:
+                yield
+            finally:
+                self._deadline, self._headers = None, {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        request.headers.update(self.headers)
+        request.headers.update({**self._headers, "accept-encoding": "identity"})
         while True:
             async with contextlib.AsyncExitStack() as stack:
                 with self._paused():
                     call = await stack.enter_async_context(self.connection.limiter.call())
-                response = await self.connection.send(request)
-                refused = response.status_code == HTTPStatus.TOO_MANY_REQUESTS
-                if not refused:
+                response = await self._send(request)
+                if response.status_code != HTTPStatus.TOO_MANY_REQUESTS:
                     return response
                 call.refused, call.retry_after = True, retry_after(response.headers)
-            body = await _beginning(response)
+            body = b""
+            with contextlib.suppress(httpx.HTTPError, AnswerTooLargeError):
+                body = await response.aread()
+            await response.aclose()
             wait = self._wait(call.retry_after)
             if _NO_QUOTA in body or self._waited + wait > LONGEST_REFUSAL_S:
-                return httpx.Response(response.status_code, headers=_plain(response.headers), content=body)
+                return httpx.Response(response.status_code, headers=response.headers, content=body)
             self.throttled += 1
             with self._paused():
                 await asyncio.sleep(wait)
+
+    async def aclose(self) -> None:
+        self.connection.idle.append(self._pool)
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        plain = await self._pool.handle_async_request(request)
+        response = _Response(plain.status_code, headers=plain.headers, stream=plain.stream, extensions=plain.extensions)
+        response.limit = self.connection.body_limit
+        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            await response.aclose()
+            raise AnswerTooLargeError("the server compresses its answer, which it was asked not to do")
+        return response
 
     def _wait(self, asked: float | None) -> float:
         """Return the seconds before the next try; jitter keeps sessions from retrying at the same moment."""
@@ -252,7 +210,7 @@ class TurnTransport(httpx.AsyncBaseTransport):
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
         """Stop the turn's clock."""
-        began, deadline = time.monotonic(), self.deadline
+        began, deadline = time.monotonic(), self._deadline
         when = None if deadline is None or deadline.expired() else deadline.when()
         if deadline is None or when is None:
             yield
@@ -264,22 +222,6 @@ class TurnTransport(httpx.AsyncBaseTransport):
             waited = time.monotonic() - began
             self._waited += waited
             deadline.reschedule(when + waited)
-
-
-def _plain(headers: httpx.Headers) -> dict[str, str]:
-    return {name: headers[name] for name in ("content-type", "retry-after") if name in headers}
-
-
-async def _beginning(response: httpx.Response) -> bytes:
-    """Return the first bytes of an error body, and free its connection."""
-    body = b""
-    with contextlib.suppress(httpx.HTTPError, AnswerTooLargeError):
-        async for chunk in response.aiter_raw():
-            body += chunk[: _ERROR_BYTES - len(body)]
-            if len(body) >= _ERROR_BYTES:
-                break
-    await response.aclose()
-    return body
 
 
 async def stream_data(response: httpx.Response) -> AsyncIterator[str]:
@@ -311,20 +253,11 @@ def error_text(body: bytes) -> str:
 
 def status_error(status: int, text: str, address: str) -> AttemptError:
     """Return the error that a response's status means."""
-    try:
-        phrase = HTTPStatus(status).phrase.lower()
-    except ValueError:
-        phrase = "an unknown status"
+    phrase = httpx.codes.get_reason_phrase(status).lower() or "an unknown status"
+    kind = ErrorKind.ENVIRONMENT if httpx.codes.is_redirect(status) else _KINDS.get(status, ErrorKind.EXCEPTION)
     detail = f": {text}" if text else ""
-    kind = ErrorKind.EXCEPTION
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        kind = ErrorKind.RATE_LIMITED
-    elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):
-        kind, detail = ErrorKind.CREDENTIALS, f"{detail} — check the `headers` of the agent"
-    elif status in _UNAVAILABLE:
-        kind = ErrorKind.UNAVAILABLE
-    elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or 300 <= status < 400:  # noqa: PLR2004 - redirects
-        kind, detail = ErrorKind.ENVIRONMENT, f"{detail} — check the `url` of the agent"
+    if kind in _CHECKED:
+        detail += f" — check the `{_CHECKED[kind]}` of the agent"
     return AttemptError(kind=kind, message=f"{address} answered {status} ({phrase}){detail}")
 
 
@@ -359,100 +292,109 @@ async def answers_http(url: str) -> bool:
         return False
 
 
-class AgentServer:
-    """An agent's server: its address or its command, its headers, and the timeout of a turn.
+class HttpAgent(ABC):
+    """An ``AgentDriver`` of a server at an address, or of one that the agent's command starts.
 
-    ``path`` is added to the address of a server that a command started. With ``spreads`` the command is started
-    ``workers`` times, and sessions are spread over these servers.
+    ``path`` is added to the address of a started server. With ``spreads`` the command is started ``workers`` times,
+    and sessions are spread over these servers.
     """
 
-    def __init__(self, context: DriverContext, path: str = "", *, spreads: bool = False) -> None:
-        self.name = context.agent.name
-        self.timeout_s = context.agent.timeout_s
-        self.withheld = withheld_names(context.environ, tuple(context.agent.env))
-        self.context = context
-        self.traces = TurnTraces(context)
-        self._connections: list[ServerConnection] = []
-        self._path = path
-        command, size = context.agent.command or (), (context.agent.workers or 1) if spreads else 1
-        spec = runtime_spec(context)
-        self._services = [AgentService(spec, command, answers_http) for _ in range(size if command else 0)]
-        self._opened = 0
+    path: ClassVar[str] = ""
+    spreads: ClassVar[bool] = False
+    models: tuple[str, ...] = ()
 
-    async def start(self) -> ServerConnection | AttemptError:
-        """Return a connection. A server with a command is ready by then; one with an address is not contacted."""
+    def __init__(self, context: DriverContext) -> None:
+        self.context = context
+        self.spec = runtime_spec(context)
+        self.traces = TurnTraces(context)
+        self._connections: deque[ServerConnection] = deque()
+        agent = context.agent
+        size = 0 if agent.command is None else (agent.workers or 1) if self.spreads else 1
+        self._services = [AgentService(self.spec, agent.command or (), answers_http) for _ in range(size)]
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Start the server if there is a command, and find the agent on it."""
         agent, sessions = self.context.agent, self.context.settings.concurrency
-        try:
-            headers = fill_headers(agent.headers, agent_variables(self.context), self.withheld)
-        except HeadersError as error:
-            return AttemptError(kind=ErrorKind.CREDENTIALS, message=str(error))
+        headers = self._headers()
+        if isinstance(headers, AttemptError):
+            return headers
         if self._services:
             await self.traces.start()
-        for number, service in enumerate(self._services, 1):
-            service.variables = self.traces.variables(f"server-{number}")
+        sources = {f"server-{number}": service for number, service in enumerate(self._services, 1)}
+        for source, service in sources.items():
+            service.variables = self.traces.variables(source)
         for failure in await asyncio.gather(*(service.start() for service in self._services)):
             if failure:
-                return with_advice(failure, self.withheld)
-        self._connections = [
-            ServerConnection(service.url + self._path, headers, sessions, service=service, source=f"server-{number}")
-            for number, service in enumerate(self._services, 1)
-        ] or [ServerConnection(agent.url or "", headers, sessions)]
-        return self._connections[0]
-
-    async def connect(self) -> ServerConnection | AttemptError:
-        """Return a connection for a new session, to each server in turn; restart a server that has ended."""
-        if not self._connections:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
-        connection = self._connections[self._opened % len(self._connections)]
-        self._opened += 1
-        return (await connection.service.start() if connection.service else None) or connection
-
-    def conditions(self, models: tuple[str, ...] = ()) -> AgentConditions:
-        """Return what is known of the agent's environment."""
-        agent, workspace = self.context.agent, self.context.workspace.resolve()
+                return with_advice(failure, self.spec)
+        self._connections += [
+            ServerConnection(service.url + self.path, headers, Limiter(sessions), service, source)
+            for source, service in sources.items()
+        ] or [ServerConnection(agent.url or "", headers, Limiter(sessions))]
+        if failure := await self.find(self._connections[0]):
+            return failure
         environment = f"the server at {shown_address(agent.url or '')}"
         if agent.command:
             environment = f"the server that `{shlex.join(agent.command)}` starts"
-        path = relative(agent.path.resolve(), workspace)
-        return AgentConditions(agent=self.name, path=path, environment=environment, models=models)
+        path = relative(agent.path.resolve(), self.spec.workspace.resolve())
+        return AgentConditions(agent=agent.name, path=path, environment=environment, models=self.models)
+
+    def _headers(self) -> dict[str, str] | AttemptError:
+        """Return the headers, each ``${NAME}`` replaced with the variable; the environment overrides .env files."""
+        spec, headers = self.spec, self.context.agent.headers
+        seen = {**dotenv_of_agent(spec.path, spec.workspace), **agent_environ(spec.environ, spec.env_allow)}
+        if missing := {name for value in headers.values() for name in _VARIABLE.findall(value)} - seen.keys():
+            advice = advice_for(missing & withheld_names(spec)) or "set it, or take it out of `headers`"
+            message = f"the headers need {', '.join(sorted(missing))}, which the agent does not see — {advice}"
+            return AttemptError(kind=ErrorKind.CREDENTIALS, message=message)
+        return {name: _VARIABLE.sub(lambda match: seen[match[1]], value) for name, value in headers.items()}
+
+    async def find(self, connection: ServerConnection) -> AttemptError | None:  # noqa: B027 - optional
+        """Find the agent on the server. Most protocols have one agent at each address."""
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        """Begin a session, on each server in turn; restart a server that has ended."""
+        if not self._connections:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        connection = self._connections[0]
+        self._connections.rotate(-1)
+        failure = await connection.service.start() if connection.service else None
+        return failure or await self.begin(connection, request)
+
+    @abstractmethod
+    async def begin(self, connection: ServerConnection, request: SessionRequest) -> AgentSession | AttemptError:
+        """Begin a session on a server that runs."""
 
     async def stop(self) -> None:
         """Close the connections, stop the servers, then the receiver of their spans."""
-        connections, self._connections = self._connections, []
-        for connection in connections:
-            await connection.close()
+        for connection in self._connections:
+            for pool in connection.pools:
+                await pool.aclose()
+        self._connections.clear()
         await asyncio.gather(*(service.stop() for service in self._services))
         await self.traces.stop()
 
 
-class HttpSession(ABC):
-    """An ``AgentSession`` whose turns are HTTP requests. It limits their time and returns their errors.
-
-    ``tells_all``: an answer of the server has all events of its turn.
-    """
+class HttpSession(TracedSession):
+    """An ``AgentSession`` whose turns are HTTP requests. It limits their time and returns their errors."""
 
     tells_all: ClassVar[bool] = True
 
-    def __init__(self, connection: ServerConnection, server: AgentServer) -> None:
+    def __init__(self, agent: HttpAgent, connection: ServerConnection) -> None:
+        super().__init__(agent.spec, agent.traces, connection.source)
         self.address = shown_address(connection.url)
-        self.connection = connection
         self.transport = TurnTransport(connection)
         # The turn's timeout replaces the client's.
         self.client = httpx.AsyncClient(
             transport=self.transport, headers=connection.headers, timeout=httpx.Timeout(None), trust_env=False
         )
-        self.server = server
+        self._service = connection.service
         self._open_calls = OpenCalls()
-        self._turns = 0
 
-    def addressed(self, content: Content) -> Content | AttemptError:
-        """Return the message with the ids of the open calls in the function responses that answer them."""
+    def _addressed(self, content: Content) -> Content:
+        """Put the ids of the open calls in the function responses that answer them. Raises LookupError."""
         parts = content.parts or ()
         answers = [part.function_response for part in parts if part.function_response]
-        try:
-            found = iter(self._open_calls.answer((answer.id, answer.name) for answer in answers))
-        except LookupError as error:
-            return AttemptError(kind=ErrorKind.NOT_ASKED, message=quoted(str(error)))
+        found = iter(self._open_calls.answer((answer.id, answer.name) for answer in answers))
         addressed = (
             part.model_copy(update={"function_response": answer.model_copy(update={"id": next(found)})})
             if (answer := part.function_response)
@@ -478,55 +420,34 @@ class HttpSession(ABC):
     async def exchange(self, content: Content) -> Invocation | AttemptError:
         """Send a message and return the turn. May raise the client's exceptions."""
 
-    @property
-    def conversation(self) -> str:
-        """The server's id for the session, which spans may carry; "" if it has none."""
-        return ""
+    async def abandon(self) -> None:
+        """Cancel what the server still does for an abandoned turn, where closing the connection does not."""
 
-    async def abandon(self) -> None:  # noqa: B027 - most protocols have nothing to cancel: the connection is closed
-        """Cancel what the server still does for an abandoned turn."""
-
-    async def turn(self, content: Content) -> TurnDone | AttemptError:
-        number, self._turns = self._turns, self._turns + 1
-        started, began = time.time(), time.monotonic()
-        trace = self.server.traces.begin(self.conversation, self.connection.source)
-        answered = False
+    async def make(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
         try:
-            turn = await self._exchange_in_time(content, {"traceparent": trace.traceparent} if trace else {})
-            answered = not isinstance(turn, AttemptError)
+            addressed = self._addressed(content)
+        except LookupError as error:
+            return AttemptError(kind=ErrorKind.NOT_ASKED, message=quoted(str(error)))
+        try:
+            async with self.transport.limited(self.spec.timeout_s, headers):
+                return await self.exchange(addressed)
         except TimeoutError:
             await self.abandon()
-            message = f"the turn took longer than timeout_s ({self.server.timeout_s:g} s)"
-            return AttemptError(kind=ErrorKind.TIMEOUT, message=message, turn=number)
+            return self.took_too_long()
         except asyncio.CancelledError:
             await self.abandon()
             raise
+        except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
+            return request_error(error, self.address)
         finally:
-            if trace and not answered:
-                trace.abandon()
-        if isinstance(turn, AttemptError):
-            turn = await self.connection.explain(turn)
-            return with_advice(turn.model_copy(update={"turn": number}), self.server.withheld)
-        seconds = round(time.monotonic() - began, 6)
-        update = {"creation_timestamp": started, "duration": seconds}
-        turn = turn.model_copy(update=update)
-        if stolen := await self.connection.disowned():
-            return stolen.model_copy(update={"turn": number})
-        turn = await self.server.traces.add(turn, trace, tells_all=self.tells_all)
-        return TurnDone(turn, self.transport.throttled)
+            self.throttled = self.transport.throttled
 
-    async def _exchange_in_time(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
-        """Make the turn. Raises TimeoutError if it takes too long."""
-        async with asyncio.timeout(self.server.timeout_s) as deadline:
-            self.transport.begin_turn(deadline, headers)
-            try:
-                return await self.exchange(content)
-            except (TimeoutError, asyncio.CancelledError):
-                raise
-            except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
-                return request_error(error, self.address)
-            finally:
-                self.transport.deadline, self.transport.headers = None, {}
+    async def verified(self, made: _Made | AttemptError) -> _Made | AttemptError:
+        """Return what the server answered, or why not: it has ended, or another process has its port."""
+        if self._service is None:
+            return made
+        stolen = await self._service.disowned()
+        return stolen or (await self._service.explain(made) if isinstance(made, AttemptError) else made)
 
     async def close(self) -> SessionEnd | AttemptError:
         """Free the session. The protocol does not expose its state."""

@@ -1,13 +1,20 @@
-"""Shared by drivers that start programs: receive their spans and add them to the trajectories of turns."""
+"""Shared by drivers of programs and servers: their turns are timed, and get what the program's spans show."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final, TypeVar
 
-from agent_eval_action.agents.base import DriverContext
+from agent_eval_action.agents.base import DriverContext, TurnDone
+from agent_eval_action.agents.variable_advice import with_advice
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.llm.client import quoted
-from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 from agent_eval_action.telemetry.otlp import Telemetry
 from agent_eval_action.telemetry.receiver import TraceReceiver, TurnTrace
 from agent_eval_action.telemetry.trajectory import Trajectory
@@ -21,6 +28,8 @@ _NOTHING_SEEN: Final = (
     "tools, have its answers name them, or its program export spans (docs/agents.md); if not, "
     '`env: {OTEL_SDK_DISABLED: "true"}` saves the wait'
 )
+
+_Made = TypeVar("_Made")
 
 
 class TurnTraces:
@@ -54,9 +63,17 @@ class TurnTraces:
         given = self._receiver.environment(source) if self._receiver else {}
         return {name: value for name, value in given.items() if name not in self._agent_env}
 
-    def begin(self, conversation: str = "", source: str = "agent") -> TurnTrace | None:
-        """Open the trace of a turn; None if no spans are received."""
-        return self._receiver.begin_turn(conversation, source) if self._receiver else None
+    @contextlib.contextmanager
+    def turn(self, conversation: str, source: str) -> Iterator[TurnTrace | None]:
+        """Hold the trace of a turn open; None if no spans are received."""
+        if (receiver := self._receiver) is None:
+            yield None
+            return
+        trace = receiver.begin_turn(conversation, source)
+        try:
+            yield trace
+        finally:
+            receiver.abandon(trace)
 
     async def add(self, turn: Invocation, trace: TurnTrace | None, *, tells_all: bool) -> Invocation:
         """Return the turn with what its spans add to the answer, or with why they add nothing.
@@ -66,9 +83,9 @@ class TurnTraces:
         has_calls = bool(turn.tool_calls()) or (tells_all and any(event.usage_metadata for event in turn.events))
         self._had_text_only |= not has_calls
         self._saw_events |= has_calls
-        if trace is None:
+        if trace is None or self._receiver is None:
             return turn
-        telemetry = await trace.finish(_TIMES_S if has_calls else _SPANS_S)
+        telemetry = await self._receiver.finish(trace, _TIMES_S if has_calls else _SPANS_S)
         unseen = _unread(telemetry)
         self._saw_events |= bool(telemetry.spans or unseen)
         if unseen:
@@ -110,6 +127,49 @@ class TurnTraces:
             self._log_of_calls(_NOTHING_SEEN)
         if receiver is not None:
             await receiver.stop()
+
+
+class TracedSession(ABC):
+    """An ``AgentSession`` that times its turns and adds what their spans show.
+
+    ``tells_all``: an answer has all events of its turn. ``source``: the program's name for the receiver of spans.
+    ``conversation``: the agent's id for the session, which spans may carry; "" if it has none. ``throttled``: of the
+    latest turn.
+    """
+
+    tells_all: ClassVar[bool] = False
+
+    def __init__(self, spec: AgentRuntimeSpec, traces: TurnTraces, source: str) -> None:
+        self.spec = spec
+        self.conversation = ""
+        self.throttled = 0
+        self.turns = 0
+        self._traces = traces
+        self._source = source
+
+    @abstractmethod
+    async def make(self, content: Content, headers: Mapping[str, str]) -> Invocation | AttemptError:
+        """Make turn number ``turns``. ``headers``: the trace context to pass on."""
+
+    async def verified(self, made: _Made | AttemptError) -> _Made | AttemptError:
+        """Return what was made, or why it does not count."""
+        return made
+
+    def took_too_long(self, detail: str = "") -> AttemptError:
+        message = f"the turn took longer than timeout_s ({self.spec.timeout_s:g} s){detail}"
+        return AttemptError(kind=ErrorKind.TIMEOUT, message=message)
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        number, self.turns = self.turns, self.turns + 1
+        started, began = time.time(), time.monotonic()
+        with self._traces.turn(self.conversation, self._source) as trace:
+            made = await self.make(content, {"traceparent": trace.traceparent} if trace else {})
+            seconds = round(time.monotonic() - began, 6)
+            made = await self.verified(made)
+            if isinstance(made, AttemptError):
+                return with_advice(made.model_copy(update={"turn": number}), self.spec)
+            made = made.model_copy(update={"creation_timestamp": started, "duration": seconds})
+            return TurnDone(await self._traces.add(made, trace, tells_all=self.tells_all), self.throttled)
 
 
 def _unread(telemetry: Telemetry) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action.config.job_variables import is_job_variable
 from agent_eval_action.config.walk import texts_below
 from agent_eval_action.diagnostics.suggestions import shortlist
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
@@ -40,12 +41,10 @@ def names_in_code(folder: Path) -> frozenset[str]:
     return frozenset(name.decode() for _, text in texts for name in _READ_VARIABLE.findall(text))
 
 
-def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozenset[str]:
+def withheld_names(spec: AgentRuntimeSpec) -> set[str]:
     """Return variables that are set but not passed to the agent, except the CI job's, which can never be passed."""
-    seen = agent_environ(environ, passed)
-    return frozenset(
-        name for name, value in environ.items() if value and name not in seen and not is_job_variable(name)
-    )
+    is_set = {name for name, value in spec.environ.items() if value and not is_job_variable(name)}
+    return is_set - agent_environ(spec.environ, spec.env_allow).keys()
 
 
 def advice_for(names: Collection[str]) -> str:
@@ -58,9 +57,9 @@ def advice_for(names: Collection[str]) -> str:
     return f"{shown} {verb} set here but not passed to the agent: add {what} to `env:` of the agent"
 
 
-def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
+def with_advice(error: AttemptError, spec: AgentRuntimeSpec) -> AttemptError:
     """Return the error with the variables to set or pass, if a missing one caused it."""
-    words = set(_WORD.findall(error.message)) & set(withheld)
+    words = withheld_names(spec).intersection(_WORD.findall(error.message))
     # a plain word of an error is hardly a variable: PWD, DEBUG, user
     advice = advice_for({word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in error.message})
     if not advice and error.kind is ErrorKind.CREDENTIALS:

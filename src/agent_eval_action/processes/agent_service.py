@@ -47,7 +47,7 @@ _SHOWN: Final = 200
 _PROBE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.5
-_EXIT_WAIT_S: Final = 0.5  # a connection breaks slightly before its process can be reaped
+_EXIT_WAIT_S: Final = 0.5
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTENS: Final = "0A"
@@ -93,6 +93,14 @@ class Program:
         """Return how it ended, as the end of a sentence."""
         code = self.process.poll()
         return "still runs" if code is None else exit_description(code)
+
+    async def ends_now(self) -> bool:
+        """Whether it has ended, or does within the moment by which a broken pipe or connection precedes that."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, _EXIT_WAIT_S)
+        if self.has_ended:
+            await asyncio.to_thread(self.output.finish)
+        return self.has_ended
 
     def stop(self, grace_s: float) -> None:
         """Terminate its process group, then kill everything it started. Blocks; safe to call twice."""
@@ -233,11 +241,8 @@ class AgentService:
         program = self._program
         if program is None or error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL):
             return error
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(program.process.wait, _EXIT_WAIT_S)
-        if not program.has_ended:
+        if not await program.ends_now():
             return error
-        await asyncio.to_thread(program.output.finish)
         message = f"the server of {self._shown} {program.end_description()}"
         return error.model_copy(update={"kind": ErrorKind.DIED, "message": message, "traceback": program.tail()})
 

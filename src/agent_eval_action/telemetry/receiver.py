@@ -80,13 +80,12 @@ class _Trace:
 class TurnTrace:
     """The trace of a turn in progress. ``traceparent`` is the header to send with the turn."""
 
-    receiver: TraceReceiver
-    trace_id: str
-    span_id: str
     conversation: str
     source: str
-    began: int
-    began_at: float
+    trace_id: str = field(default_factory=lambda: secrets.token_hex(16))
+    span_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    began: int = field(default_factory=time.time_ns)
+    began_at: float = field(default_factory=time.monotonic)
     overlapped: bool = False
     refused: str = ""
 
@@ -94,14 +93,6 @@ class TurnTrace:
     def traceparent(self) -> str:
         """The W3C header, with the flag that the trace is recorded."""
         return f"00-{self.trace_id}-{self.span_id}-01"
-
-    async def finish(self, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reaching it is no error
-        """End the turn: wait until its spans have come and no more arrive, at most ``timeout`` seconds."""
-        return await self.receiver.finish_turn(self, timeout)
-
-    def abandon(self) -> None:
-        """End the turn without its spans."""
-        self.receiver.abandon_turn(self)
 
 
 class TraceReceiver:
@@ -168,17 +159,18 @@ class TraceReceiver:
 
     def begin_turn(self, conversation: str = "", source: str = "agent") -> TurnTrace:
         """Open a turn of a process. ``conversation`` is the session's id, if the agent knows it."""
-        turn = TurnTrace(
-            self, secrets.token_hex(16), secrets.token_hex(8), conversation, source, time.time_ns(), time.monotonic()
-        )
+        turn = TurnTrace(conversation, source)
         for other in self._open:
             if other.source == source:
                 other.overlapped = turn.overlapped = True
         self._open.add(turn)
         return turn
 
-    async def finish_turn(self, turn: TurnTrace, timeout: float) -> Telemetry:  # noqa: ASYNC109 - as above
-        """See ``TurnTrace.finish``. Waits only once, not at each turn, for an agent that reports nothing."""
+    async def finish(self, turn: TurnTrace, timeout: float) -> Telemetry:  # noqa: ASYNC109 - reaching it is no error
+        """End a turn: wait until its spans have come and no more arrive, at most ``timeout`` seconds.
+
+        An agent that reports nothing is waited for only once, not at each turn.
+        """
         ended, ended_at = time.time_ns(), time.monotonic()
         deadline = ended_at + (timeout if self._misses < _MISSES else _QUIET_S if self._has_reported else 0.0)
         try:
@@ -213,8 +205,8 @@ class TraceReceiver:
         for trace_id in [trace_id for trace_id, trace in self._traces.items() if trace.changed < began]:
             self._take(trace_id)
 
-    def abandon_turn(self, turn: TurnTrace) -> None:
-        """See ``TurnTrace.abandon``."""
+    def abandon(self, turn: TurnTrace) -> None:
+        """End a turn without its spans, unless it has ended."""
         self._open.discard(turn)
         if turn.trace_id in self._traces:
             self._take(turn.trace_id)

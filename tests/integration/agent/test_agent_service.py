@@ -191,6 +191,7 @@ async def test_port_that_changes_hands_during_a_turn_takes_its_answer(tmp_path: 
         await written(left)
         with serving(Impostor, int(left.read_text())):
             done = await (await open_session(driver)).turn(text("hello"))
+        assert driver.traces._receiver._open == set(), "later turns would share their spans with this one"
     assert isinstance(done, AttemptError), done
     assert "its answers are not taken" in done.message
 

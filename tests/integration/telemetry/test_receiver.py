@@ -70,8 +70,8 @@ def spans(trace: str, tool: str, parent: str = "", number: int = 0, **attributes
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [item]}]}]}).encode()
 
 
-async def tools_of(turn: TurnTrace) -> list[str]:
-    return [str(span.attributes["gen_ai.tool.name"]) for span in (await turn.finish(2)).spans]
+async def tools_of(receiver: TraceReceiver, turn: TurnTrace) -> list[str]:
+    return [str(span.attributes["gen_ai.tool.name"]) for span in (await receiver.finish(turn, 2)).spans]
 
 
 @pytest.mark.adk110
@@ -84,7 +84,7 @@ async def test_spans_of_the_sdk(receiver: TraceReceiver, adk110_python: Path, co
     process = await asyncio.create_subprocess_exec(adk110_python, "-c", PROGRAM, *words, env=environment)
     assert await process.wait() == 0
     asked = Invocation(user_content=Content(role="user", parts=()))
-    answered = Trajectory((await turn.finish(10)).whole_spans()).added_to(asked)
+    answered = Trajectory((await receiver.finish(turn, 10)).whole_spans()).added_to(asked)
     assert [(call.name, call.args) for call in answered.tool_calls()] == EXPECTED
 
 
@@ -93,14 +93,14 @@ async def test_turns_at_the_same_time_get_their_own_spans(receiver: TraceReceive
     await report(receiver, spans(second.trace_id, "b"))
     await report(receiver, gzip.compress(spans(first.trace_id, "a")), Content_Encoding="gzip")
     await report(receiver, spans("ee" * 16, "of nobody knows whom"))
-    assert await asyncio.gather(tools_of(first), tools_of(second)) == [["a"], ["b"]]
+    assert await asyncio.gather(tools_of(receiver, first), tools_of(receiver, second)) == [["a"], ["b"]]
 
 
 async def test_a_span_of_long_before_the_answer_does_not_end_the_wait(receiver: TraceReceiver) -> None:
     turn = receiver.begin_turn()
     await report(receiver, spans(turn.trace_id, "first", parent="2" * 16, number=1))
     await asyncio.sleep(1.2)  # the model takes its time
-    found = asyncio.create_task(turn.finish(30))
+    found = asyncio.create_task(receiver.finish(turn, 30))
     await asyncio.sleep(1.2)  # and so does the export
     await report(receiver, spans(turn.trace_id, "last", parent=turn.span_id, number=2))
     assert [span.span_id[0] for span in (await found).spans] == ["1", "2"]
@@ -111,7 +111,7 @@ async def test_parents_that_never_come_are_waited_for_once(receiver: TraceReceiv
         turn = receiver.begin_turn()
         await report(receiver, spans(turn.trace_id, "a", parent="2" * 16, number=1))
         begin = time.monotonic()
-        assert len((await turn.finish(timeout)).spans) == 1
+        assert len((await receiver.finish(turn, timeout)).spans) == 1
         assert time.monotonic() - begin < 20
 
 
@@ -119,7 +119,7 @@ async def test_own_traces_are_told_apart_by_their_conversation(receiver: TraceRe
     first, second = receiver.begin_turn("one"), receiver.begin_turn("two")
     await report(receiver, spans("aa" * 16, "b", session__id="two"))
     await report(receiver, spans("bb" * 16, "a", gen_ai__conversation__id="one"))
-    assert await asyncio.gather(tools_of(first), tools_of(second)) == [["a"], ["b"]]
+    assert await asyncio.gather(tools_of(receiver, first), tools_of(receiver, second)) == [["a"], ["b"]]
 
 
 async def test_what_cannot_be_told_apart_is_of_no_turn_and_that_is_known(receiver: TraceReceiver) -> None:
@@ -127,7 +127,9 @@ async def test_what_cannot_be_told_apart_is_of_no_turn_and_that_is_known(receive
     elsewhere = receiver.begin_turn(source="other")
     await report(receiver, spans("aa" * 16, "a"))
     await report(receiver, spans("bb" * 16, "b"))
-    found = await asyncio.gather(first.finish(0.1), second.finish(0.1), elsewhere.finish(0.1))
+    found = await asyncio.gather(
+        receiver.finish(first, 0.1), receiver.finish(second, 0.1), receiver.finish(elsewhere, 0.1)
+    )
     assert [(each.spans, each.is_ambiguous) for each in found] == [((), True), ((), True), ((), False)]
 
 
@@ -137,7 +139,10 @@ async def test_tool_calls_in_traces_of_nobody_are_missed_beside_spans_that_are_a
     first, second = receiver.begin_turn(), receiver.begin_turn()
     await report(receiver, spans(first.trace_id, "mine"))
     await report(receiver, spans("aa" * 16, "of one of the two"))
-    assert [(len(each.spans), each.is_ambiguous) for each in (await first.finish(0.1), await second.finish(0.1))] == [
+    assert [
+        (len(each.spans), each.is_ambiguous)
+        for each in (await receiver.finish(first, 0.1), await receiver.finish(second, 0.1))
+    ] == [
         (1, True),
         (0, True),
     ]
@@ -146,7 +151,7 @@ async def test_tool_calls_in_traces_of_nobody_are_missed_beside_spans_that_are_a
 async def test_traces_without_a_tool_or_model_make_nothing_ambiguous(receiver: TraceReceiver) -> None:
     first, second = receiver.begin_turn(), receiver.begin_turn()
     await report(receiver, spans("aa" * 16, "x", gen_ai__operation__name="create_agent"))
-    assert [(await each.finish(0.1)).is_ambiguous for each in (first, second)] == [False, False]
+    assert [(await receiver.finish(each, 0.1)).is_ambiguous for each in (first, second)] == [False, False]
 
 
 async def test_a_span_that_is_sent_twice_is_one_and_several_may_share_an_id(receiver: TraceReceiver) -> None:
@@ -154,7 +159,7 @@ async def test_a_span_that_is_sent_twice_is_one_and_several_may_share_an_id(rece
     once, other = spans(turn.trace_id, "a"), spans(turn.trace_id, "b")
     for body in (once, once, other):
         await report(receiver, body)
-    found = (await turn.finish(2)).whole_spans()
+    found = (await receiver.finish(turn, 2)).whole_spans()
     assert [span.attributes["gen_ai.tool.name"] for span in found] == ["a", "b"]
 
 
@@ -163,7 +168,7 @@ async def test_spans_that_come_after_their_turn_was_ended_are_reported(receiver:
     receiver.on_late = late.append
     turn = receiver.begin_turn()
     await report(receiver, spans(turn.trace_id, "in time", number=1))
-    await turn.finish(0.1)
+    await receiver.finish(turn, 0.1)
     await report(receiver, spans(turn.trace_id, "in time", number=1))
     await report(receiver, spans(turn.trace_id, "create", number=2, gen_ai__operation__name="create_agent"))
     assert late == []
@@ -174,10 +179,10 @@ async def test_spans_that_come_after_their_turn_was_ended_are_reported(receiver:
 async def test_a_turn_knows_of_payloads_that_were_not_read(receiver: TraceReceiver) -> None:
     turn, other = receiver.begin_turn(), receiver.begin_turn(source="other")
     assert await report(receiver, b"{") == 400
-    assert [bool((await each.finish(0.1)).refused) for each in (turn, other)] == [True, False]
+    assert [bool((await receiver.finish(each, 0.1)).refused) for each in (turn, other)] == [True, False]
     turn = receiver.begin_turn()
     assert await report(receiver, io.BytesIO(b" " * (MAX_BODY + 1))) == 413
-    assert (await turn.finish(0.1)).refused
+    assert (await receiver.finish(turn, 0.1)).refused
 
 
 async def test_more_spans_than_are_kept_are_counted(receiver: TraceReceiver) -> None:
@@ -185,7 +190,7 @@ async def test_more_spans_than_are_kept_are_counted(receiver: TraceReceiver) -> 
     one = json.loads(spans(turn.trace_id, "a"))
     one["resourceSpans"][0]["scopeSpans"][0]["spans"] *= 20_003
     await report(receiver, gzip.compress(json.dumps(one).encode(), 1), Content_Encoding="gzip")
-    found = await turn.finish(5)
+    found = await receiver.finish(turn, 5)
     assert (len(found.spans), found.dropped) == (20_000, 3)
 
 
@@ -193,13 +198,13 @@ async def test_a_turn_does_not_get_what_came_before_it(receiver: TraceReceiver) 
     await report(receiver, spans("aa" * 16, "early"))
     turn = receiver.begin_turn()
     await report(receiver, spans("bb" * 16, "mine"))
-    assert await tools_of(turn) == ["mine"]
+    assert await tools_of(receiver, turn) == ["mine"]
 
 
 async def test_an_agent_that_reports_nothing_is_waited_for_once(receiver: TraceReceiver) -> None:
-    assert (await receiver.begin_turn().finish(1)).spans == ()
+    assert (await receiver.finish(receiver.begin_turn(), 1)).spans == ()
     begin = time.monotonic()
-    await receiver.begin_turn().finish(30)
+    await receiver.finish(receiver.begin_turn(), 30)
     assert time.monotonic() - begin < 5
 
 

@@ -239,7 +239,7 @@ async def test_a_server_of_the_base_finds_the_programs_of_the_checkout(repo: Rep
     driver = make_base_driver(AgentGroup("head"), base, os.environ, agent, workspace)
     await arm.stop()
     assert isinstance(driver, AdkServerAgent)
-    assert driver.server.context.agent.python == (None if tracked else venv / "bin" / "python")
+    assert driver.context.agent.python == (None if tracked else venv / "bin" / "python")
 
 
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
