@@ -94,7 +94,7 @@ _ELSEWHERE: Final = "said in results.json"
 _NAMES: Final = frozenset(
     {
         *("agent", "eval_set", "case", "criterion", "criteria", "path", "file", "source", "base"),
-        *("option", "rule", "field", "edit", "why", "doubt", "goal", "status", "store"),
+        *("option", "rule", "field", "edit", "why", "doubt", "goal", "status", "state", "until", "store"),
     }
 )
 """Values of findings that hold codes or names from the repository; other texts may quote agents, judges or users."""

@@ -33,7 +33,7 @@ NAMES |= {"started_at", "created_at", "source", "judge", "purpose", "provider", 
 NAMES |= {"adk_version", "environment", "models", "packages_digest", "arguments", "selection", "threshold_on", "store"}
 NAMES |= {"fail_on", "options", "arm", "ended", "kind", "status", "outcome", "goal", "cut_short", "change"}
 NAMES |= {"code", "severity", "why", "doubt", "edit", "field", "state", "file", "option", "rule", "base", "criteria"}
-NAMES |= {"blocks_nothing", "unit"}
+NAMES |= {"blocks_nothing", "unit", "until"}
 
 
 def everybody_says(value: Any) -> Any:
@@ -71,6 +71,13 @@ def test_every_number_and_name_of_the_tables_is(scenario):
     assert rows
     assert [row for row in rows if row not in bare] == []
     assert whole.splitlines()[2].split(":")[0] == bare.splitlines()[2].split(":")[0]
+
+
+def test_a_quarantine_has_its_last_day_and_whether_the_case_fails():
+    read = ReportInput(results_json.read(GOLDEN / "quarantined" / "results.json"))
+    (line,) = re.findall(r"🚧 .*", REPORTS["markdown"](scores_only(read), None))[:1]
+    assert re.search(r"until \d{4}-\d\d-\d\d", line)
+    assert "which does not count" in line
 
 
 def test_the_same_outcome_for_the_same_reasons_is_the_same_state():
