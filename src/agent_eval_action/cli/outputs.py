@@ -31,7 +31,7 @@ from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import scores_only, write_text
 from agent_eval_action.reports.messages import OUTCOME_LABELS
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
-from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, passes, with_threshold
+from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, with_threshold
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
@@ -201,7 +201,7 @@ def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     return {
         "verdict": report.decision.outcome.value,
         "reason": _headline(report),
-        "pass-rate": f"{sum(map(passes, counted)) / len(counted):.4f}" if counted else "",
+        "pass-rate": f"{sum(view.passes for view in counted) / len(counted):.4f}" if counted else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if usd is None else f"{usd:.6f}",
         "results": paths.get("results", ""),

@@ -13,7 +13,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import Name, Prose, compose, joined, names
 from agent_eval_action.reports.messages import OUTCOME_LABELS, run_findings
 from agent_eval_action.reports.verdict import ALL_WORSE, advice, heading, next_steps, why
-from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts, main_and_here
+from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts
 from agent_eval_action.results.decision import Verdict
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _case(out: Console, view: CaseView, difference: Prose, times: Counter[str]) 
     sign, style = "·", "cyan"
     if view.blocks or view.group <= Group.NOT_MEASURED:
         sign, style = ("✗", "red") if view.blocks else ("!", "yellow")
-    then, now = main_and_here(view.pairs[0]) if view.pairs else (fmt.NONE, fmt.NONE)
+    then, now = view.sides
     where = f" ({terminal(view.where, 80)})" if times[view.key.case] > 1 and view.where else ""
     name = Text(terminal(view.key.case, _NAME) + where)
     return [Text(sign, style=style), name, Text(then), Text(now, style=style), prose_text(out, difference, 300)]

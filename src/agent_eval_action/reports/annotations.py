@@ -14,7 +14,7 @@ from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import Cause
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.messages import KIND_LABELS, Messages
-from agent_eval_action.reports.view import Group, main_and_here
+from agent_eval_action.reports.view import Group
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 PER_LEVEL: Final = 10
@@ -91,16 +91,14 @@ def _more(level: AnnotationLevel, rest: int) -> Annotation:
 
 def _remark(cause: Cause, messages: Messages) -> Annotation:
     view = cause.cases[0]
-    owner, line = view.owner, view.result.line if view.result is not None else None
     where = f" ({clean(view.where, 200)})" if view.where else ""
-    then, now = main_and_here(view.pairs[0]) if view.pairs and view.telling else ("", "")
-    numbers = f" ({then} on main, {now} here)" if now not in {"", fmt.NONE} and then != fmt.NONE else ""
+    numbers = "{} on main, {} here".format(*view.sides) if view.telling and fmt.NONE not in view.sides else ""
     return Annotation(
         level="error" if view.blocks or view.group is Group.WORSE else _LEVELS[view.group],
-        title=f"{clean(view.key.case, 120)}{where}: {clean(cause.text.plain, 200)}{numbers}",
+        title=f"{clean(view.key.case, 120)}{where}: {clean(cause.text.plain, 200)}{f' ({numbers})' if numbers else ''}",
         message=_bounded("\n".join(_reasons(cause, messages))),
-        path=_relative(owner.path) if owner is not None else "",
-        line=line if line and line > 0 else None,
+        path=_relative(view.owner.path) if view.owner is not None else "",
+        line=view.line,
     )
 
 
@@ -109,7 +107,7 @@ def _reasons(cause: Cause, messages: Messages) -> Iterator[str]:
     view = cause.cases[0]
     if view.group is Group.NOT_MEASURED or not view.telling:
         yield clean(cause.differences[0].plain, _SENTENCE)
-    for pair in view.pairs[: view.telling][:_REASONS] if view.group is not Group.NOT_MEASURED else ():
+    for pair in view.reasons[:_REASONS] if view.group is not Group.NOT_MEASURED else ():
         numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {KIND_LABELS[pair.kind]}"
         yield clean(messages.pair(pair).plain or numbers, _SENTENCE)
     if others := cause.cases[1:]:

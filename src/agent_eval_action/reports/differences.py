@@ -5,27 +5,19 @@ The texts are not escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, Literal
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import Name, Prose, compose, joined
 from agent_eval_action.reports.messages import KIND_LABELS
-from agent_eval_action.reports.view import (
-    CaseView,
-    Group,
-    failed_attempt,
-    objections,
-    passing,
-    score_of,
-    telling_attempt,
-    worst_attempt,
-)
+from agent_eval_action.reports.view import CaseView, Group, objections, passing, score_of
 from agent_eval_action.results.decision import CallBrief, ChangeKind, PairChange, TurnBrief
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.history import short_call
-from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, ScoreStatus
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CriterionScore, ErrorKind, ScoreStatus
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, format_call
 
 _CALL, _NAME, _WORDS, _USER = 300, 80, 160, 160
@@ -74,20 +66,20 @@ def turn_diffs(
     """Return the turns in which this run differs from the expectations or from the baseline."""
     calls_expected = any(turn.calls for turn in expected)
     found = []
-    for index in range(max(len(expected), len(actual))):
-        want, then, now = turn_at(expected, index), turn_at(baseline, index), turn_at(actual, index)
-        if want is None and expected:  # an unexpected extra turn
-            want = TurnBrief()
-        hunks = (*_call_hunks(want if calls_expected else None, want, then, now), *_answer_hunks(want, now))
-        user = next((turn.user for turn in (want, now, then) if turn and turn.user), "")
+    for number, (want, then, now) in enumerate(_side_by_side(expected, baseline, actual), 1):
+        wanted = want or (TurnBrief() if expected else None)  # without one: an unexpected extra turn
+        hunks = (*_call_hunks(wanted if calls_expected else None, wanted, then, now), *_answer_hunks(wanted, now))
         if hunks:
-            found.append(TurnDiff(index + 1, user, hunks))
+            user = next((turn.user for turn in (wanted, now, then) if turn and turn.user), "")
+            found.append(TurnDiff(number, user, hunks))
     return found
 
 
-def turn_at(turns: Sequence[TurnBrief], index: int) -> TurnBrief | None:
-    """Return the turn with that index; None beyond the last."""
-    return turns[index] if index < len(turns) else None
+def _side_by_side(
+    expected: Sequence[TurnBrief], baseline: Sequence[TurnBrief], actual: Sequence[TurnBrief]
+) -> Iterator[tuple[TurnBrief | None, TurnBrief | None, TurnBrief | None]]:
+    """Yield the turns that are expected or were made, each with that of the baseline."""
+    return zip_longest(expected, baseline[: max(len(expected), len(actual))], actual)
 
 
 def _call_hunks(
@@ -208,24 +200,33 @@ def find_causes(cases: Iterable[CaseView]) -> tuple[Cause, ...]:
 
 def first_difference(view: CaseView) -> Difference:
     """Return the case's error, else the first different call, else a judge's objection, else only the score."""
-    candidates: Iterator[Difference] = iter(())
-    if view.group is Group.NOT_MEASURED and view.result is not None:
-        candidates = _errors(view.result)
-    elif view.result is not None and (attempt := telling_attempt(view)) is not None:
-        candidates = _in_attempt(view, attempt, view.result.expected)
-    return next(candidates, None) or _score(view)
+    return next(_differences(view))
 
 
-def _errors(case: CaseResult) -> Iterator[Difference]:
-    attempt = failed_attempt(case)
+def _differences(view: CaseView) -> Iterator[Difference]:
+    measured = view.group is not Group.NOT_MEASURED
+    attempt = view.telling_attempt() if measured else view.failed_attempt()
+    if attempt is not None and measured:
+        yield from _calls(view, attempt)
+        for pair in view.reasons:
+            yield from _objections(score_of(attempt, pair.criterion))
     if attempt is not None and attempt.error is not None:
-        error = attempt.error
-        yield _error(error)
-    for score in attempt.scores if attempt is not None else ():
+        message = excerpt(attempt.error.message, _WORDS)
+        cause = f"{_ERRORS[attempt.error.kind]}{f': {message}' if message else ''}"
+        yield Difference(Prose.join(cause), Prose.join(excerpt(error_line(attempt.error), _WORDS)))
+    for score in attempt.scores if attempt is not None and not measured else ():
         if score.status is ScoreStatus.ERROR:
-            why = excerpt(score.reason, _WORDS)
-            cause = compose("{name} has no score: {why}", name=_name(score.criterion), why=why)
-            yield Difference(cause, cause)
+            text = joined([_name(score.criterion), f" has no score: {excerpt(score.reason, _WORDS)}"], "")
+            yield Difference(text, text)
+    if not view.pairs:
+        yield Difference(Prose.join("nothing is known of it"), Prose())
+        return
+    pair = view.pairs[0]
+    what = {Group.BELOW_THRESHOLD: "misses its threshold", Group.NOT_MEASURED: "has no score"}
+    only_score = joined([_name(pair.criterion), f" {what.get(view.group, 'got worse')}"], "")
+    data = pair.reason.data if pair.reason is not None else {}
+    why = excerpt(data.get("judgement") or data.get("error") or data.get("text") or "", _WORDS)
+    yield Difference(only_score, joined([_name(pair.criterion), f": {why}"], "") if why else only_score)
 
 
 _ERRORS: Final = {
@@ -247,54 +248,41 @@ _ERRORS: Final = {
 }
 
 
-def _error(error: AttemptError) -> Difference:
-    message = excerpt(error.message, _WORDS)
-    cause = f"{_ERRORS[error.kind]}{f': {message}' if message else ''}"
-    return Difference(Prose.join(cause), Prose.join(excerpt(error_line(error), _WORDS)))
-
-
 def error_line(error: AttemptError) -> str:
     """Format an error: ``timeout in turn 2: no answer within 60 s``."""
     turn = f" in turn {error.turn + 1}" if error.turn is not None else ""
     return f"{error.kind}{turn}: {error.message}"
 
 
-def _in_attempt(view: CaseView, attempt: AttemptSummary, expected: tuple[TurnBrief, ...]) -> Iterator[Difference]:
-    yield from _calls(view, attempt, expected)
-    for pair in view.pairs[: view.telling]:
-        score = score_of(attempt, pair.criterion)
-        for turn, kind, text, why in objections(score) if score is not None else ():
-            if kind == "rubric":
-                cause = compose("the rubric {rubric} is not met", rubric=_name(text))
-                words = joined([f"turn {turn}: rubric ", _name(text), f" not met: {excerpt(why, _WORDS)}"], "")
-            else:
-                cause = Prose.join(f"the agent makes {kind} statements")
-                words = Prose.join(f"turn {turn}: {kind}: “{excerpt(text, _WORDS)}”")
-            yield Difference(cause, words)
-    if attempt.error is not None:
-        yield _error(attempt.error)
+def _objections(score: CriterionScore | None) -> Iterator[Difference]:
+    for turn, kind, text, why in objections(score) if score is not None else ():
+        if kind == "rubric":
+            cause = compose("the rubric {rubric} is not met", rubric=_name(text))
+            words = joined([f"turn {turn}: rubric ", _name(text), f" not met: {excerpt(why, _WORDS)}"], "")
+        else:
+            cause = Prose.join(f"the agent makes {kind} statements")
+            words = Prose.join(f"turn {turn}: {kind}: “{excerpt(text, _WORDS)}”")
+        yield Difference(cause, words)
 
 
-def _calls(view: CaseView, attempt: AttemptSummary, expected: tuple[TurnBrief, ...]) -> Iterator[Difference]:
+def _calls(view: CaseView, attempt: AttemptSummary) -> Iterator[Difference]:
     """Yield differences in calls. Those that main has too explain a score below its threshold, but not a drop."""
-    reference = expected if any(turn.calls for turn in expected) else view.baseline_turns
-    for index in range(max(len(reference), len(attempt.turns)) if reference else 0):
-        want, then, now = (turn_at(turns, index) for turns in (reference, view.baseline_turns, attempt.turns))
+    reference = view.expected if any(turn.calls for turn in view.expected) else view.baseline_turns
+    turns = _side_by_side(reference, view.baseline_turns, attempt.turns) if reference else ()
+    for number, (want, then, now) in enumerate(turns, 1):
         calls = now.calls if now else ()
         old = None if then is None else same_form(then.calls, calls)
         if old is not None and view.group is not Group.BELOW_THRESHOLD and not diff_calls(old, calls):
             continue
-        aims = same_form(want.calls, calls) if want else ()
-        for found in diff_calls(aims, calls):
-            yield _call(found, index + 1, on_main=old)
+        for found in diff_calls(same_form(want.calls, calls) if want else (), calls):
+            yield _call(found, number, on_main={call.name for call in old or ()})
 
 
-def _call(found: CallDifference, turn: int, *, on_main: list[CallBrief] | None) -> Difference:
+def _call(found: CallDifference, turn: int, *, on_main: Collection[str]) -> Difference:
     want, got = found.expected, found.actual
-    tool = next((_name(str(call.name)) for call in (want, got) if call), Name(""))
-    then, now = (Name(format_call(call, _WORDS)) if call else Name("") for call in (want, got))
+    changed = Prose()
     if got is None:
-        no_longer = want is not None and any(call.name == want.name for call in on_main or ())
+        no_longer = want is not None and want.name in on_main
         cause = "the agent no longer calls {tool}" if no_longer else "the agent does not call {tool}"
         text = "turn {turn}: {then} not called"
     elif want is None:
@@ -306,20 +294,9 @@ def _call(found: CallDifference, turn: int, *, on_main: list[CallBrief] | None) 
         names = sorted(name for name in old.keys() | new.keys() if name not in old or old.get(name) != new.get(name))
         cause, text = "the agent calls {tool} with another {names}", "turn {turn}: {now}, not {then}"
         changed = joined([_name(name) for name in names[:3] or ["argument"]], ", ")
-        return Difference(compose(cause, tool=tool, names=changed), compose(text, turn=str(turn), now=now, then=then))
-    return Difference(compose(cause, tool=tool), compose(text, turn=str(turn), now=now, then=then))
-
-
-def _score(view: CaseView) -> Difference:
-    """Describe a difference in scores only, with the criterion's explanation."""
-    pair = view.pairs[0] if view.pairs else None
-    if pair is None:
-        return Difference(Prose.join("nothing is known of it"), Prose())
-    what = {Group.BELOW_THRESHOLD: "misses its threshold", Group.NOT_MEASURED: "has no score"}
-    cause = joined([_name(pair.criterion), f" {what.get(view.group, 'got worse')}"], "")
-    data = pair.reason.data if pair.reason is not None else {}
-    why = excerpt(data.get("judgement") or data.get("error") or data.get("text") or "", _WORDS)
-    return Difference(cause, joined([_name(pair.criterion), f": {why}"], "") if why else cause)
+    tool = next((_name(str(call.name)) for call in (want, got) if call), Name(""))
+    then, now = (Name(format_call(call, _WORDS)) if call else Name("") for call in (want, got))
+    return Difference(compose(cause, tool=tool, names=changed), compose(text, turn=str(turn), now=now, then=then))
 
 
 def _name(text: str) -> Name:
@@ -331,16 +308,14 @@ def _name(text: str) -> Name:
 
 def failure_text(view: CaseView) -> str:
     """Explain why a case fails: its first difference, each criterion, the diff, and the agent's turns."""
-    if view.result is None:
-        return ""
     lines = [str(first_difference(view).text), ""]
     for pair in view.pairs:
         lines.append(_criterion_line(pair))
-        attempt = worst_attempt(view.result, pair.criterion, pair.goal)
+        attempt = view.worst_attempt(pair)
         if passing(pair) is False and attempt is not None:
-            lines += (f"  {line}" for line in attempt_lines(attempt, pair, len(view.result.attempts)))
-    if (attempt := telling_attempt(view)) is not None:
-        diffs = turn_diffs(view.result.expected, (), attempt.turns)
+            lines += (f"  {line}" for line in attempt_lines(attempt, pair, len(view.attempts)))
+    if (attempt := view.telling_attempt()) is not None:
+        diffs = turn_diffs(view.expected, (), attempt.turns)
         lines += ["", *(line for diff in diffs for line in diff.text())]
         lines += ["", "the agent's run:", *_trajectory(attempt.turns)]
     return _text(lines)
@@ -348,7 +323,7 @@ def failure_text(view: CaseView) -> str:
 
 def error_text(view: CaseView) -> str:
     """Explain why a case has no score, with the end of the agent's output or traceback."""
-    attempt = failed_attempt(view.result) if view.result is not None else None
+    attempt = view.failed_attempt()
     if attempt is None:
         return _text(["the case was not measured: the run ended first"])
     if attempt.error is not None:

@@ -167,10 +167,8 @@ def _clean_texts(value: Any) -> Any:
 def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None, messages: Messages) -> Json:
     pairs = {pair.criterion: pair for pair in view.pairs}
     first = view.pairs[0] if view.pairs else None
-    attempts = view.result.attempts if view.result is not None else ()
-    line = view.result.line if view.result is not None else None
-    tokens = [attempt.usage.total_tokens for attempt in attempts if attempt.usage.total_tokens is not None]
-    seconds = [attempt.durations.total for attempt in attempts if attempt.durations.total is not None]
+    tokens = [attempt.usage.total_tokens for attempt in view.attempts if attempt.usage.total_tokens is not None]
+    seconds = [attempt.durations.total for attempt in view.attempts if attempt.durations.total is not None]
     return {
         "agent": view.key.agent,
         "set": view.key.eval_set,
@@ -180,11 +178,11 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
         "cause": cause[0] if cause else None,
         "note": _note(view, cause, messages),
         "scores": [_cell(pairs.get(name)) for name in columns],
-        "runs": "".join(_pip(attempt) for attempt in attempts[:20]),
+        "runs": "".join(_pip(attempt) for attempt in view.attempts[:20]),
         "main": [first.baseline.passed, first.baseline.n] if first is not None and first.baseline is not None else None,
         "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
         "seconds": round(sum(seconds) / len(seconds), 2) if seconds else None,
-        "file": fmt.place(view.owner.path, line) if view.owner is not None else "",
+        "file": fmt.place(view.owner.path, view.line) if view.owner is not None else "",
         "select": ":".join(select_case(view)),
     }
 
@@ -219,17 +217,15 @@ def _pip(attempt: AttemptSummary) -> str:
 
 
 def _detail(view: CaseView, messages: Messages, recorded: RecordedDetails) -> Json:
-    case = view.result
-
     def attempts(made: Sequence[AttemptSummary]) -> list[Json]:
         return [_attempt(attempt, recorded.turns(view.key, attempt)) for attempt in made[:_ATTEMPTS]]
 
     return {
         "pairs": [_pair(pair, messages) for pair in view.pairs],
-        "attempts": attempts(case.attempts if case else ()),
-        "control": attempts(case.control if case else ()),
-        "more": max(0, len(case.attempts) - _ATTEMPTS) if case else 0,
-        "expected": [_turn(turn) for turn in (case.expected if case else ())[:_TURNS]],
+        "attempts": attempts(view.attempts),
+        "control": attempts(view.result.control if view.result else ()),
+        "more": max(0, len(view.attempts) - _ATTEMPTS),
+        "expected": [_turn(turn) for turn in view.expected[:_TURNS]],
         "baseline": [_turn(turn) for turn in view.baseline_turns[:_TURNS]],
         "seen": [view.main.seen, view.main.attempts] if view.main is not None and view.main.seen else None,
     }

@@ -18,7 +18,7 @@ from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import attempt_lines, error_line, first_difference, turn_diffs
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.messages import KIND_LABELS
-from agent_eval_action.reports.view import CaseView, failed_attempt, passing, score_of, worst_attempt
+from agent_eval_action.reports.view import CaseView, passing, score_of
 from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.run_result import CriterionInfo, SetResult
 
@@ -125,7 +125,7 @@ class _Builder:
                 classname,
                 seconds / len(owner.criteria),
                 file=path,
-                line=result.line if result.line and result.line > 0 else None,
+                line=view.line,
             )
             self._judge(case, view, criterion)
             yield case
@@ -159,17 +159,16 @@ class _Builder:
         lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", str(sentence)]
         if spread := fmt.interval(pair):
             lines.append(f"change with 95 % confidence: {spread}")
-        attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
-        if attempt is not None and view.result is not None:
-            lines += attempt_lines(attempt, pair, len(view.result.attempts))
-            diffs = turn_diffs(view.result.expected, view.baseline_turns, attempt.turns)
+        if (attempt := view.worst_attempt(pair)) is not None:
+            lines += attempt_lines(attempt, pair, len(view.attempts))
+            diffs = turn_diffs(view.expected, view.baseline_turns, attempt.turns)
             lines += ["", *(line for diff in diffs for line in diff.text())]
         return f"{difference} ({numbers})" if clean(difference, _MESSAGE) else "", "\n".join(lines)
 
     def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
         """Return message, text and kind for a pair that could not be measured."""
         sentence = str(self._report.view.messages.pair(pair))
-        attempt = failed_attempt(view.result, pair.criterion) if view.result else None
+        attempt = view.failed_attempt(pair.criterion)
         if attempt is None:
             return sentence or f"{pair.criterion} has no score", str(view.key), "unmeasured"
         where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"

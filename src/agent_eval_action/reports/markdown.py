@@ -24,13 +24,9 @@ from agent_eval_action.reports.view import (
     Group,
     cost_rows,
     facts,
-    failed_attempt,
-    main_and_here,
     objections,
-    passes,
     passing,
     score_of,
-    telling_attempt,
     with_threshold,
 )
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Decision, PairChange, Verdict
@@ -214,7 +210,9 @@ def _agents_table(report: ReportInput) -> str:
     if good:
         others = fmt.plural(len({case.key.agent for case in good}), "other" if bad else "agent")
         counted = with_threshold(good)
-        lines.append(f"| ✅ | {others} | {sum(map(passes, counted)):,} of {fmt.plural(len(counted), 'case')} pass |")
+        lines.append(
+            f"| ✅ | {others} | {sum(view.passes for view in counted):,} of {fmt.plural(len(counted), 'case')} pass |"
+        )
     return "\n".join(["| | Agent | What happened |", "| :-: | :-- | :-- |", *lines])
 
 
@@ -301,7 +299,7 @@ def _title(cause: Cause, *, several: bool) -> str:
     if several:
         return f"{_ICONS[view.group]} <b>{text(view.key.agent, 80)}</b>: {prose(cause.text)}"
     numbers = fmt.pair_text(view.pairs[0]) if view.pairs else ""
-    then, now = main_and_here(view.pairs[0]) if view.pairs else ("", "")
+    then, now = view.sides
     tested = f" · passed {then} on main, {now} here" if "/" in now else ""
     where = f" <sub>{text(view.where, 160)}</sub>" if view.where else ""
     label = "" if view.group is Group.REGRESSED or view.in_failed_criterion else f" · {view.group.label}"
@@ -315,7 +313,7 @@ def _names(cases: Sequence[CaseView], most: int = _NAMED) -> str:
 def _case_rows(rows: Sequence[tuple[CaseView, Prose]]) -> Iterator[str]:
     yield "| Case | main | here | First difference |\n| :-- | :-: | :-: | :-- |"
     for view, difference in rows[:_ALIKE]:
-        then, now = main_and_here(view.pairs[0]) if view.pairs else (fmt.NONE, fmt.NONE)
+        then, now = view.sides
         yield f"| {_case(view)} | {then} | {now} | {prose(difference, 300)} |"
     if len(rows) > _ALIKE:
         yield f"\n… and {fmt.plural(len(rows) - _ALIKE, 'more case')}, {_ELSEWHERE}"
@@ -323,7 +321,7 @@ def _case_rows(rows: Sequence[tuple[CaseView, Prose]]) -> Iterator[str]:
 
 def _not_measured(cause: Cause) -> str:
     view = cause.cases[0]
-    attempt = failed_attempt(view.result) if view.result is not None else None
+    attempt = view.failed_attempt()
     error = attempt.error if attempt is not None else None
     lines = [error_line(error), *error.traceback.strip().splitlines()[-_TRACEBACK:]] if error is not None else []
     body = [fence(lines, "text")] if lines else [prose(cause.differences[0])]
@@ -332,12 +330,11 @@ def _not_measured(cause: Cause) -> str:
 
 def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
     """Yield the diff of the most telling attempt, judges' objections, and the criteria behind the case's class."""
-    attempt = telling_attempt(view)
-    telling = view.pairs[: view.telling]
+    attempt, telling = view.telling_attempt(), view.reasons
     lines: list[str] = []
     quoted: list[str] = []
-    if attempt is not None and view.result is not None:
-        diffs = turn_diffs(view.result.expected, view.baseline_turns, attempt.turns)
+    if attempt is not None:
+        diffs = turn_diffs(view.expected, view.baseline_turns, attempt.turns)
         lines = [line for diff in diffs[:_TURNS] for line in diff.text()]
         quoted = [line for pair in telling for line in _objections(pair, score_of(attempt, pair.criterion))]
     if lines:
@@ -350,8 +347,7 @@ def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
         yield from (f"- {prose(report.view.messages.pair(pair, with_case=False))}" for pair in telling if pair.reason)
         yield ""
     numbers = [f"{name(pair.criterion, 80)} {fmt.pair_text(pair)}{_needs(pair)}" for pair in telling]
-    line = view.result.line if view.result is not None else None
-    where = [code(f"{view.owner.path}:{line}", 200)] if line is not None and view.owner is not None else []
+    where = [code(f"{view.owner.path}:{view.line}", 200)] if view.line and view.owner is not None else []
     yield f"<sub>{' · '.join([*numbers, *where])}</sub>"
 
 
@@ -456,7 +452,7 @@ def _classes(report: ReportInput) -> Iterator[str]:
 def _numbers(view: CaseView) -> str:
     if not view.telling or view.group in {Group.NEW, Group.CHANGED}:
         return ""
-    then, now = main_and_here(view.pairs[0])
+    then, now = view.sides
     return f" {then} → {now}"
 
 

@@ -13,7 +13,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import Cause
 from agent_eval_action.reports.formatting import Name, Prose, clean, compose, joined, names, verb
-from agent_eval_action.reports.view import CaseView, Group, failed_attempt, passes, run_counts, with_threshold
+from agent_eval_action.reports.view import CaseView, Group, run_counts, with_threshold
 from agent_eval_action.results.decision import Decision, PairChange, Verdict
 from agent_eval_action.results.findings import FindingCode
 from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult, SetResult
@@ -130,7 +130,7 @@ def _passing(report: ReportInput) -> Iterator[Prose]:
         compared = sum(map(_is_compared, counted))
         share = f"{fmt.count(compared) if compared else 'none'} of them {verb(compared or 1, 'is', 'are')}"
         main = ", as on main" if compared == len(counted) else f"; {share} compared with main"
-        passing = f"{fmt.count(sum(map(passes, counted)))} of {fmt.plural(len(counted), 'case')}"
+        passing = f"{fmt.count(sum(case.passes for case in counted))} of {fmt.plural(len(counted), 'case')}"
         known = report.decision.baseline is not None
         yield Prose.join(f"{passing} {verb(len(counted), 'passes', 'pass')}{main if known else ''}")
     better = [view.key.case for view in report.view.in_groups(Group.BETTER)]
@@ -206,7 +206,7 @@ def advice(report: ReportInput) -> Prose:
     if report.result.merge and any(problem.undecided for problem in report.result.merge.problems):
         return Prose.join("Run the jobs of these shards again, then the merge.")
     for case in view.in_groups(Group.NOT_MEASURED):
-        attempt = failed_attempt(case.result) if case.result is not None else None
+        attempt = case.failed_attempt()
         kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
         text = _ADVICE.get(kind, "read the errors and the step's log, then run the job again")
         return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence

@@ -27,7 +27,6 @@ from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseResult,
     CriterionScore,
-    ModelUse,
     RunResult,
     ScoreStatus,
     SetResult,
@@ -97,6 +96,23 @@ class CaseView:
     in_failed_criterion: bool = False
 
     @property
+    def reasons(self) -> tuple[PairChange, ...]:
+        """The pairs that put the case into its class."""
+        return self.pairs[: self.telling]
+
+    @property
+    def attempts(self) -> tuple[AttemptSummary, ...]:
+        return self.result.attempts if self.result is not None else ()
+
+    @property
+    def expected(self) -> tuple[TurnBrief, ...]:
+        return self.result.expected if self.result is not None else ()
+
+    @property
+    def line(self) -> int | None:
+        return self.result.line if self.result is not None and (self.result.line or 0) > 0 else None
+
+    @property
     def baseline_turns(self) -> tuple[TurnBrief, ...]:
         """What main's agent usually does; () if unknown."""
         return self.main.turns if self.main is not None else ()
@@ -117,8 +133,47 @@ class CaseView:
     @property
     def urgency(self) -> tuple[bool, bool, Group, float]:
         """Sort key: blocking cases first, then by class, largest drop first; ties keep the file's order."""
-        falls = [_relative_drop(pair) for pair in self.pairs[: self.telling]]
+        falls = [_relative_drop(pair) for pair in self.reasons]
         return not self.blocks, not self.needs_attention, self.group, -max(falls, default=0.0)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the case was measured and meets all its thresholds."""
+        return all(
+            pair.kind is not ChangeKind.ERROR and not pair.errors and passing(pair) is not False for pair in self.pairs
+        )
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Main's and this run's result: ``5/5`` and ``0/4`` for a tested pass/fail pair, else the means."""
+        pair = self.pairs[0] if self.pairs else None
+        if pair is None or pair.kind is ChangeKind.ERROR:
+            return fmt.NONE, fmt.NONE
+        if (counts := run_counts(pair)) is not None:
+            return f"{counts[0]}/{counts[1]}", f"{counts[2]}/{counts[3]}"
+        if pair.baseline is not None and pair.current is not None:
+            return fmt.numbers(pair.baseline.mean, pair.current.mean, pair.unit)
+        then, now = (side.mean if side is not None else None for side in (pair.baseline, pair.current))
+        return fmt.number(then, pair.unit), fmt.number(now, pair.unit)
+
+    def worst_attempt(self, pair: PairChange) -> AttemptSummary | None:
+        """Return the attempt with the worst score of a pair; the earliest of several."""
+        found = ((score_of(attempt, pair.criterion), attempt) for attempt in self.attempts)
+        known = [(score.score, attempt) for score, attempt in found if score is not None and score.score is not None]
+        sign = -1 if pair.goal == "minimize" else 1
+        return min(known, key=lambda item: sign * item[0])[1] if known else None
+
+    def telling_attempt(self) -> AttemptSummary | None:
+        """Return the attempt with the worst score of the pairs behind the case's class, else the first failed one."""
+        return next(filter(None, map(self.worst_attempt, self.reasons)), None) or self.failed_attempt()
+
+    def failed_attempt(self, criterion: str | None = None) -> AttemptSummary | None:
+        """Return the first attempt with an error, or without a score for ``criterion`` (for any, if None)."""
+        for attempt in self.attempts:
+            unscored = (score.criterion for score in attempt.scores if score.status is ScoreStatus.ERROR)
+            if attempt.error is not None or any(criterion in (None, name) for name in unscored):
+                return attempt
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +309,7 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
     if row.status == "fail" and row.baseline is not None and now is not None:
         then, here = fmt.numbers(row.baseline, now, row.unit)
     side = "above" if row.goal == "minimize" else "below"
-    fell = [view.pairs[: view.telling] for view in cases if view.group in WORSE]
+    fell = [view.reasons for view in cases if view.group in WORSE]
     worse = sum(pair.criterion == row.criterion for telling in fell for pair in telling)
     shown = [
         f"{fmt.count(worse)} worse" if worse else "",
@@ -276,32 +331,6 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
     )
 
 
-def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
-    """Return the attempt with the worst score; the earliest of several."""
-    found = ((score_of(attempt, criterion), attempt) for attempt in case.attempts)
-    known = [(score.score, attempt) for score, attempt in found if score is not None and score.score is not None]
-    sign = -1 if goal == "minimize" else 1
-    return min(known, key=lambda item: sign * item[0])[1] if known else None
-
-
-def telling_attempt(view: CaseView) -> AttemptSummary | None:
-    """Return the attempt with the worst score of the pairs behind the case's class, else the first failed one."""
-    if view.result is None:
-        return None
-    found = (worst_attempt(view.result, pair.criterion, pair.goal) for pair in view.pairs[: view.telling])
-    return next(filter(None, found), None) or failed_attempt(view.result)
-
-
-def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSummary | None:
-    """Return the first attempt with an error, or without a score for ``criterion`` (for any, if None)."""
-    for attempt in case.attempts:
-        if attempt.error is not None:
-            return attempt
-        if any(s.status is ScoreStatus.ERROR and criterion in (None, s.criterion) for s in attempt.scores):
-            return attempt
-    return None
-
-
 def score_of(attempt: AttemptSummary, criterion: str) -> CriterionScore | None:
     """Return an attempt's score of one criterion."""
     return next((score for score in attempt.scores if score.criterion == criterion), None)
@@ -319,29 +348,11 @@ def passing(pair: PairChange) -> bool | None:
 def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
     """Return this run's cases with a threshold, without quarantined ones: the base of the pass rate."""
     here = (v for v in cases if v.result is not None and v.group is not Group.QUARANTINED)
-    return [v for v in here if any(pair.threshold is not None and _applies(pair) for pair in v.pairs)]
-
-
-def _applies(pair: PairChange) -> bool:
-    return pair.kind is not ChangeKind.NOT_APPLICABLE
-
-
-def passes(view: CaseView) -> bool:
-    """Return whether a case was measured and meets all its thresholds."""
-    measured = all(pair.kind is not ChangeKind.ERROR and not pair.errors for pair in view.pairs)
-    return measured and not any(passing(pair) is False for pair in view.pairs)
-
-
-def main_and_here(pair: PairChange) -> tuple[str, str]:
-    """Format main's and this run's results: ``5/5`` and ``0/4`` for a tested pass/fail pair, else the means."""
-    if pair.kind is ChangeKind.ERROR:
-        return fmt.NONE, fmt.NONE
-    if (counts := run_counts(pair)) is not None:
-        return f"{counts[0]}/{counts[1]}", f"{counts[2]}/{counts[3]}"
-    if pair.baseline is not None and pair.current is not None:
-        return fmt.numbers(pair.baseline.mean, pair.current.mean, pair.unit)
-    then, now = (side.mean if side is not None else None for side in (pair.baseline, pair.current))
-    return fmt.number(then, pair.unit), fmt.number(now, pair.unit)
+    return [
+        view
+        for view in here
+        if any(pair.threshold is not None and pair.kind is not ChangeKind.NOT_APPLICABLE for pair in view.pairs)
+    ]
 
 
 def run_counts(pair: PairChange) -> tuple[int, int, int, int] | None:
@@ -405,16 +416,14 @@ def facts(result: RunResult) -> list[str]:
 
 def cost_rows(totals: Totals) -> list[tuple[str, ...]]:
     """Return a row for each purpose and model, most expensive first; plain-text cells in the order of ``COLUMNS``."""
-    in_order = sorted(totals.uses, key=lambda use: (-(use.usd or 0.0), -use.calls, use.purpose, use.model))
-    return [_cost_row(use) for use in in_order]
-
-
-def _cost_row(use: ModelUse) -> tuple[str, ...]:
-    least = "≥ " if use.calls_without_usage else ""
-    failed = f" ({fmt.count(use.failed)} failed)" if use.failed else ""
-    price = fmt.NONE if use.usd is None else f"{'≥ ' if use.unpriced else ''}{fmt.number(use.usd, 'usd')}"
-    tokens = (least + fmt.count(use.input_tokens), least + fmt.count(use.output_tokens))
-    return (use.purpose, use.model, fmt.count(use.calls) + failed, fmt.count(use.cached), *tokens, price)
+    rows: list[tuple[str, ...]] = []
+    for use in sorted(totals.uses, key=lambda use: (-(use.usd or 0.0), -use.calls, use.purpose, use.model)):
+        least = "≥ " if use.calls_without_usage else ""
+        failed = f" ({fmt.count(use.failed)} failed)" if use.failed else ""
+        price = fmt.NONE if use.usd is None else f"{'≥ ' if use.unpriced else ''}{fmt.number(use.usd, 'usd')}"
+        tokens = (least + fmt.count(use.input_tokens), least + fmt.count(use.output_tokens))
+        rows.append((use.purpose, use.model, fmt.count(use.calls) + failed, fmt.count(use.cached), *tokens, price))
+    return rows
 
 
 # --- judges' objections ----------------------------------------------------------------------------
