@@ -65,7 +65,7 @@ def test_help_loads_nothing_heavy(argv, unwanted):
     assert loaded & unwanted == set()
 
 
-JUDGES = {f"agent_eval_action.criteria.{name}" for name in ("agents_cli", "judge", "vertex")}
+JUDGES = {f"agent_eval_action.criteria.{name}" for name in ("judge", "vertex")}
 
 
 def test_scoring_a_recording_of_ours_loads_nothing_that_other_recordings_or_judges_need(tmp_path):

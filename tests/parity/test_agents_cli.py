@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from agent_eval_action import criteria
 from agent_eval_action.config.criteria_files import load_criteria_file
-from agent_eval_action.criteria.agents_cli import instance_of
 from agent_eval_action.criteria.base import Sample
+from agent_eval_action.criteria.vertex import instance_of
 from agent_eval_action.errors import AgentEvalError, EvalFileError
 from agent_eval_action.formats import load_eval_file
-from agent_eval_action.llm.providers.vertex import PREDEFINED, _case_instance
+from agent_eval_action.llm.providers.google import PREDEFINED, _case_instance
 from agent_eval_action.results.evalset import Content, DatasetCase, Invocation, InvocationEvent, InvocationEvents
 from support import adk_program
 

@@ -14,7 +14,7 @@ import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.llm.client import ProviderConfig
-from agent_eval_action.llm.providers.vertex import VertexEval
+from agent_eval_action.llm.providers.google import VertexEval
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore
 from support.turns import criterion, turn

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.criteria import CriterionSpec, MetricKind
+from agent_eval_action.config.criteria import CriterionSpec, CustomMetric
 from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
@@ -26,7 +26,7 @@ __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "expected_
 
 _BUILT_IN: Final = {
     "tool_trajectory_avg_score": "calls:ToolTrajectoryAvgScore",
-    "response_match_score": "text:ResponseMatchScore",
+    "response_match_score": "answers:ResponseMatchScore",
     "tool_trajectory_score": "adk_rust:ToolTrajectoryScore",
     "response_similarity": "adk_rust:ResponseSimilarity",
     "semantic_match_score": "adk_rust:SemanticMatch",
@@ -88,7 +88,8 @@ def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
     built: list[Criterion] = []
     problems: list[Problem] = []
     for spec in specs:
-        made = _build_one(spec)
+        kind = _kind(spec)
+        made = [kind] if isinstance(kind, Problem) else _build_one(spec, kind)
         if isinstance(made, Criterion):
             built.append(made)
         else:
@@ -101,32 +102,39 @@ def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
 def _kind(spec: CriterionSpec) -> type[Criterion] | Problem:
     """The class of a criterion. As in ADK, a custom metric replaces a built-in criterion of the same name."""
     if spec.custom is not None:
-        return _custom(spec)
-    if spec.metric is not None:
-        return _eval_metric(spec, spec.metric)
-    if spec.name in CRITERIA:
-        return CRITERIA[spec.name]
-    hint = did_you_mean(spec.name, CRITERIA) or "a function of yours needs an entry in custom_metrics"
-    return spec.problem(f"unknown criterion `{spec.name}`", hint=hint)
+        return _custom(spec, spec.custom)
+    if spec.metric is None:
+        if spec.name in CRITERIA:
+            return CRITERIA[spec.name]
+        hint = did_you_mean(spec.name, CRITERIA) or "a function of yours needs an entry in custom_metrics"
+        return spec.problem(f"unknown criterion `{spec.name}`", hint=hint)
+    from agent_eval_action.criteria.vertex import eval_metric  # noqa: PLC0415 - asyncio and judges, for few
+    from agent_eval_action.llm.providers.google import PREDEFINED, predefined_metric  # noqa: PLC0415 - as above
 
-
-def _eval_metric(spec: CriterionSpec, kind: MetricKind) -> type[Criterion] | Problem:
-    from agent_eval_action.criteria.agents_cli import eval_metric  # noqa: PLC0415 - asyncio and judges, for few
-    from agent_eval_action.llm.providers.vertex import PREDEFINED, predefined_metric  # noqa: PLC0415 - as above
-
-    name = spec.name.lower()
-    if kind in ("function", "prompt") and predefined_metric(name) == name:
+    name, predefined = spec.name.lower(), predefined_metric(spec.name.lower())
+    if spec.metric in ("function", "prompt") and predefined == name:
         return spec.problem(f"{spec.name} is the name of a metric of Vertex AI", hint=f"rename it: my_{spec.name}")
-    if kind == "managed" and predefined_metric(name) is None:
+    if spec.metric == "managed" and predefined is None:
         hint = did_you_mean(name, PREDEFINED) or "a metric of your own needs an entry in custom_metrics"
         return spec.problem(f"Vertex AI has no metric `{spec.name}`", hint=hint)
-    return eval_metric(spec.name, kind)
+    return eval_metric(spec.name, spec.metric)
 
 
-def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
-    kind = _kind(spec)
-    if isinstance(kind, Problem):
-        return [kind]
+def _custom(spec: CriterionSpec, metric: CustomMetric) -> type[Criterion] | Problem:
+    """The criterion of a user's function. The first call shows whether the function can be imported."""
+    function = metric.code_config.name
+    problem = spec.problem(f"{spec.name}: a metric's function is written package.module.function")
+    if spec.source is not None:
+        spelled = ((top, spec.name, code, "name") for top, code in itertools.product(*_CUSTOM_KEYS))
+        place = next((path for path in spelled if spec.source.line(path) is not None), spec.at)
+        problem = spec.source.problem(place, problem.message)
+    parts = function.split(".")
+    if len(parts) < 2 or not all(part.isidentifier() for part in parts):  # noqa: PLR2004 - a module and a function
+        return replace(problem, value=shorten(function), hint='for example "name": "my_agent.metrics.tone"')
+    return custom_criterion(spec.name, metric, problem.where)
+
+
+def _build_one(spec: CriterionSpec, kind: type[Criterion]) -> Criterion | list[Problem]:
     options = dict(spec.options)
     problems: list[Problem] = []
     if spec.custom is None and _NO_EFFECT not in kind.model_fields:
@@ -140,44 +148,21 @@ def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
         issues = issues_of(error, options, kind)
         refused = [spec.problem(f"{spec.name}: {issue.message}", inside=issue.at, **issue.fields) for issue in issues]
         return refused + problems
-    return problems + _threshold(made, spec) or made
-
-
-def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
-    """Report a threshold that is missing or outside the criterion's scale."""
-    low, high = made.scale
-    value = made.threshold
+    (low, high), value = made.scale, made.threshold
     bounded = f"a number from {low:g} to {high:g}"
-    if value is None:
-        if made.goal == "minimize" or not made.needs_threshold:
-            return []
+    if value is None and made.needs_threshold and made.goal == "maximize":
         hint = bounded if high - low < math.inf else "a number"
-        return [spec.problem(f"{spec.name}: `threshold` is required", hint=hint)]
-    if low <= value <= high and value != math.inf:  # false for NaN
-        return []
-    return [
-        spec.problem(
-            f"{spec.name}: the threshold is no score this criterion can give",
-            inside=("threshold",),
-            value=shorten(spec.options.get("threshold")),
-            hint=bounded if high != math.inf else f"a number of at least {low:g}",
+        problems.append(spec.problem(f"{spec.name}: `threshold` is required", hint=hint))
+    elif value is not None and not (low <= value <= high and value != math.inf):  # true for NaN
+        problems.append(
+            spec.problem(
+                f"{spec.name}: the threshold is no score this criterion can give",
+                inside=("threshold",),
+                value=shorten(spec.options.get("threshold")),
+                hint=bounded if high != math.inf else f"a number of at least {low:g}",
+            )
         )
-    ]
-
-
-def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
-    """The criterion of a user's function. The first call shows whether the function can be imported."""
-    assert spec.custom is not None  # noqa: S101 - the caller checks it
-    function = spec.custom.code_config.name
-    problem = spec.problem(f"{spec.name}: a metric's function is written package.module.function")
-    if spec.source is not None:
-        spelled = ((top, spec.name, code, "name") for top, code in itertools.product(*_CUSTOM_KEYS))
-        place = next((path for path in spelled if spec.source.line(path) is not None), spec.at)
-        problem = spec.source.problem(place, problem.message)
-    parts = function.split(".")
-    if len(parts) < 2 or not all(part.isidentifier() for part in parts):  # noqa: PLR2004 - a module and a function
-        return replace(problem, value=shorten(function), hint='for example "name": "my_agent.metrics.tone"')
-    return custom_criterion(spec.name, spec.custom, problem.where)
+    return problems or made
 
 
 def criterion_digest(criterion: Criterion) -> str:
@@ -222,6 +207,6 @@ def expected_calls(info: CriterionInfo) -> ExpectedCalls:
 
 def warm_up() -> None:
     """Import what scoring will need; call it in a thread while the agent starts."""
-    from agent_eval_action.criteria.text import tokenizer  # noqa: PLC0415 - see _BUILT_IN
+    from agent_eval_action.criteria.answers import tokenizer  # noqa: PLC0415 - see _BUILT_IN
 
     tokenizer()

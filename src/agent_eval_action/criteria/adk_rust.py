@@ -10,10 +10,12 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from agent_eval_action.criteria.answers import common_subsequence, edit_distance
 from agent_eval_action.criteria.base import ExpectedCalls, Relaxed, Sample, TurnCriterion, becomes
 from agent_eval_action.criteria.calls import json_fits
 from agent_eval_action.criteria.judge import (
@@ -25,7 +27,6 @@ from agent_eval_action.criteria.judge import (
     ask_about,
     ask_by_template,
 )
-from agent_eval_action.criteria.text import common_subsequence, edit_distance
 from agent_eval_action.llm.client import LlmError
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.evalset import Invocation
@@ -78,21 +79,17 @@ class ToolTrajectoryScore(WorstTurnCriterion):
         # ADK-Rust's sessions record a call without arguments as {}, where providers may send null
         actual = [(call.name, call.args or {}) for call in sample.actual[turn].tool_calls()]
         try:
-            matched = matched_calls(expected, actual, in_order=self.strict_order, strict=self.strict_args)
+            matched, score = trajectory_score(expected, actual, in_order=self.strict_order, strict=self.strict_args)
         except RecursionError:
             return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
         reason = f"{matched} of {len(expected)} expected calls matched, {len(actual)} made"
-        return TurnScore(turn=turn, score=trajectory_score(matched, expected, actual), reason=reason)
+        return TurnScore(turn=turn, score=score, reason=reason)
 
 
-def trajectory_score(matched: int, expected: Sequence[Call], actual: Sequence[Call]) -> float:
-    """Matched calls divided by the length of the longer list; 1 if both are empty."""
-    longest = max(len(expected), len(actual))
-    return matched / longest if longest else 1.0
-
-
-def matched_calls(expected: Sequence[Call], actual: Sequence[Call], *, in_order: bool, strict: bool) -> int:
-    """Count the expected calls that are matched, each by the first unused call that fits.
+def trajectory_score(
+    expected: Sequence[Call], actual: Sequence[Call], *, in_order: bool, strict: bool
+) -> tuple[int, float]:
+    """The number of expected calls that are matched, each by the first unused call that fits, and the score.
 
     With ``in_order`` that call must follow the previous match. An expected call without arguments matches any
     arguments.
@@ -105,7 +102,8 @@ def matched_calls(expected: Sequence[Call], actual: Sequence[Call], *, in_order:
         if (found := next(fits, None)) is not None:
             matched += 1
             free = free[found + 1 :] if in_order else free[:found] + free[found + 1 :]
-    return matched
+    longest = max(len(expected), len(actual))
+    return matched, matched / longest if longest else 1.0
 
 
 class ResponseSimilarity(WorstTurnCriterion):
@@ -201,22 +199,13 @@ class _Grade(Answer):
     rationale: str
     score: float
 
-    @property
-    def value(self) -> float:
-        """The score that counts: 0 if the verdict is no."""
-        return self.score
-
 
 class _VerdictGrade(_Grade):
     verdict: Literal["yes", "no"]
 
-    @property
-    def value(self) -> float:
-        return 0.0 if self.verdict == "no" else self.score
 
-
-class _MatchGrade(_VerdictGrade):
-    verdict: Literal["yes", "partial", "no"]  # type: ignore[assignment]  # one more value than the base
+class _MatchGrade(_Grade):
+    verdict: Literal["yes", "partial", "no"]
 
 
 class _AskedOnce(JudgeModelOptions):
@@ -225,10 +214,11 @@ class _AskedOnce(JudgeModelOptions):
     num_samples: int = Field(default=1, ge=1)
 
 
-def _in_range(grade: _Grade) -> _Grade:
+def _read(grade: _Grade) -> tuple[float, str]:
+    """The score that counts, 0 if the verdict is no, and the rationale."""
     if not 0 <= grade.score <= 1:
         raise ValueError(f"`score` is {grade.score:g}, which is not from 0 to 1")
-    return grade
+    return 0.0 if getattr(grade, "verdict", "") == "no" else grade.score, grade.rationale
 
 
 class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
@@ -241,16 +231,14 @@ class GradedCriterion(JudgedCriterion, WorstTurnCriterion):
         grades = await self.judge(sample).ask_all(question)
         if isinstance(grades, LlmError):
             return grades
-        lowest = min(grades, key=lambda grade: grade.value)
-        return math.fsum(grade.value for grade in grades) / len(grades), lowest.rationale
+        return math.fsum(score for score, _ in grades) / len(grades), min(grades, key=itemgetter(0))[1]
 
     def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
         """What the judge sees of a turn, by label of the prompt."""
         return {"user_prompt": sample.actual[turn].user_content.text, "answer": answer}
 
     def question(self, texts: Mapping[str, str]) -> Question[Any]:
-        """The question about these texts."""
-        return ask_about(self.prompt_names[0], texts, _VerdictGrade, _in_range)
+        return ask_about(self.prompt_names[0], texts, _VerdictGrade, _read)
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         answer = whole_answer(sample.actual[turn])
@@ -278,11 +266,10 @@ class SemanticMatch(GradedCriterion):
     custom_prompt: str | None = Field(default=None, min_length=1)
 
     def question(self, texts: Mapping[str, str]) -> Question[Any]:
-        shape = _MatchGrade
         if self.custom_prompt is None:
-            return ask_about("semantic_match", texts, shape, _in_range)
+            return ask_about("semantic_match", texts, _MatchGrade, _read)
         filled = {"expected": texts["reference"], "actual": texts["answer"]}
-        return ask_by_template("semantic_match_template", self.custom_prompt, filled, shape, _in_range)
+        return ask_by_template("semantic_match_template", self.custom_prompt, filled, _MatchGrade, _read)
 
     def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
         return {"reference": reference_text(sample, turn) or "", "answer": answer}
@@ -358,30 +345,23 @@ class RubricQuality(GradedCriterion):
         return self
 
     async def score_texts(self, sample: Sample, turn: int, texts: Mapping[str, str]) -> TurnScore:
-        asked = (
-            ask_about("rubric_grade", {**texts, "rubric": _as_text(rubric)}, _Grade, _in_range)
-            for rubric in self.rubrics
-        )
-        graded = await asyncio.gather(*(self.grade(sample, question) for question in asked))
-        scores = tuple(map(_rubric_score, self.rubrics, graded))
+        asked = []
+        for rubric in self.rubrics:
+            shown = as_json(rubric.model_dump(exclude={"weight"} | (set() if rubric.levels else {"levels"})))
+            question = ask_about("rubric_grade", {**texts, "rubric": shown}, _Grade, _read)
+            asked.append(self.grade(sample, question))
+        graded = await asyncio.gather(*asked)
+        scores = []
+        for rubric, grade in zip(self.rubrics, graded, strict=True):
+            score, rationale = (None, grade.message) if isinstance(grade, LlmError) else grade
+            fields = {"rubric_id": rubric.name, "text": rubric.description, "weight": rubric.weight}
+            scores.append(RubricScore(**fields, score=score, rationale=rationale))
         if lost := next((grade for grade in graded if isinstance(grade, LlmError)), None):
-            return self.unscored(turn, lost.message, rubrics=scores)
+            return self.unscored(turn, lost.message, rubrics=tuple(scores))
         weight = math.fsum(rubric.weight for rubric in self.rubrics)
-        score = math.fsum(rubric.weight * (rubric.score or 0.0) for rubric in scores) / weight
-        reason = "; ".join(_summary(rubric) for rubric in sorted(scores, key=lambda rubric: rubric.score or 0.0)[:3])
-        return TurnScore(turn=turn, score=min(score, 1.0), reason=reason, rubrics=scores)
-
-
-def _as_text(rubric: GradedRubric) -> str:
-    return as_json(rubric.model_dump(exclude={"weight"} | (set() if rubric.levels else {"levels"})))
-
-
-def _rubric_score(rubric: GradedRubric, graded: tuple[float, str] | LlmError) -> RubricScore:
-    score, rationale = (None, graded.message) if isinstance(graded, LlmError) else graded
-    return RubricScore(
-        rubric_id=rubric.name, text=rubric.description, score=score, rationale=rationale, weight=rubric.weight
-    )
-
-
-def _summary(rubric: RubricScore) -> str:
-    return f"“{rubric.rubric_id}” {rubric.score:.2f}: {excerpt(rubric.rationale, _RATIONALE_CHARACTERS)}"
+        mean = math.fsum(rubric.weight * (rubric.score or 0.0) for rubric in scores) / weight
+        reason = "; ".join(
+            f"“{rubric.rubric_id}” {rubric.score:.2f}: {excerpt(rubric.rationale, _RATIONALE_CHARACTERS)}"
+            for rubric in sorted(scores, key=lambda rubric: rubric.score or 0.0)[:3]
+        )
+        return TurnScore(turn=turn, score=min(mean, 1.0), reason=reason, rubrics=tuple(scores))

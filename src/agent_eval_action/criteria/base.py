@@ -74,7 +74,11 @@ def relaxations(
     """
     if not free and not (old and new):
         return ()
-    then, now = _flat(old), _flat(new)
+    then, now = dict(old), dict(new)
+    for options in (then, now):
+        if isinstance(judge := options.get("judge_model_options"), Mapping):
+            options.update({f"judge_model_options.{key}": value for key, value in judge.items()})
+            del options["judge_model_options"]
     found = []
     for name in sorted(then.keys() | now.keys()):
         before, after = then.get(name), now.get(name)
@@ -85,15 +89,6 @@ def relaxations(
         elif lost := {*map(_text, before)} - {*map(_text, after)}:  # an added entry is stricter
             found.append(Relaxation(name, before, after, tuple(sorted(lost))))
     return tuple(found)
-
-
-def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with ``judge_model_options`` flattened one level; other mappings stay whole."""
-    judge = options.get("judge_model_options")
-    if not isinstance(judge, Mapping):
-        return dict(options)
-    whole = {name: value for name, value in options.items() if name != "judge_model_options"}
-    return whole | {f"judge_model_options.{key}": value for key, value in judge.items()}
 
 
 def _text(entry: Any) -> str:

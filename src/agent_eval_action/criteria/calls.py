@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, field_validator
 from pydantic.alias_generators import to_snake
 
+from agent_eval_action.criteria.answers import TextRule
 from agent_eval_action.criteria.base import (
     ExpectedCalls,
     RegexPattern,
@@ -24,9 +25,7 @@ from agent_eval_action.criteria.base import (
     later_in,
     matches,
 )
-from agent_eval_action.criteria.text import normalized
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import FunctionCall, Invocation, JsonObject, Replay, ReplayCase
 from agent_eval_action.results.run_result import CriterionInfo, Goal, ScoreStatus, TurnScore
@@ -39,7 +38,7 @@ _LONGEST: Final = 500
 _LINE: Final = 80
 
 
-class ArgumentRule(AdkModel):
+class ArgumentRule(TextRule):
     """How a tool's arguments are compared. Paths like ``address.zip`` or ``items.0.id`` reach inside an argument.
 
     ``ignore``: paths that are not compared, ``*`` for all. ``only``: the only paths to compare, all if empty.
@@ -53,8 +52,6 @@ class ArgumentRule(AdkModel):
     subset: bool = False
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     patterns: dict[str, RegexPattern] = Field(default_factory=dict)
-    ignore_case: bool = False
-    ignore_whitespace: bool = False
 
     def equal(self, want: Any, got: Any, place: str = "") -> bool:
         """Whether the actual value ``got`` equals the expected ``want`` under this rule."""
@@ -63,23 +60,19 @@ class ArgumentRule(AdkModel):
         if isinstance(want, dict) and isinstance(got, dict):
             return self._equal_mappings(want, got, place)
         if isinstance(want, list) and isinstance(got, list):
-            pairs = enumerate(zip(want, got, strict=False))
-            return len(want) == len(got) and all(self._equal_inside(*pair, _inside(place, at)) for at, pair in pairs)
+            places = [_inside(place, number) for number in range(len(want))]
+            items = zip(want, got, places, strict=False)
+            return len(want) == len(got) and all(self.equal(*item) for item in items if self._is_compared(item[2]))
         if isinstance(want, str) and isinstance(got, str):
-            return self._normalize(want) == self._normalize(got)
+            return self.plain(want) == self.plain(got)
         close = self.tolerance and _is_number(want) and _is_number(got)
         return math.isclose(want, got, rel_tol=0, abs_tol=self.tolerance) if close else bool(want == got)
-
-    def _equal_inside(self, want: Any, got: Any, place: str) -> bool:
-        return not self._is_compared(place) or self.equal(want, got, place)
 
     def _is_compared(self, place: str) -> bool:
         """Whether ``only`` names this place, one above it or one below it, and ``ignore`` does not."""
         inside = f"{place}."
-        named = not self.only or any(
-            inside.startswith(f"{chosen}.") or chosen.startswith(inside) for chosen in self.only
-        )
-        return named and place not in self.ignore
+        named = (inside.startswith(f"{chosen}.") or chosen.startswith(inside) for chosen in self.only)
+        return (not self.only or any(named)) and place not in self.ignore
 
     def _equal_mappings(self, want: dict[str, Any], got: dict[str, Any], place: str) -> bool:
         names = want.keys() if self.subset else want.keys() | got.keys()
@@ -93,9 +86,6 @@ class ArgumentRule(AdkModel):
             if not self.equal(want.get(name), got[name], inside):
                 return False
         return True
-
-    def _normalize(self, text: str) -> str:
-        return normalized(text, ignore_case=self.ignore_case, ignore_whitespace=self.ignore_whitespace)
 
 
 def json_fits(expected: Any, actual: Any, *, strict: bool) -> bool:
@@ -124,13 +114,14 @@ def _is_number(value: Any) -> bool:
 
 
 ArgumentRules = dict[str, ArgumentRule]
-_EXACT: Final = ArgumentRule()
 
 
 def same_call(want: FunctionCall, got: FunctionCall, rules: Mapping[str, ArgumentRule]) -> bool:
     """Whether a call is the expected one, by the tool's rule, else by the rule ``*``, else exactly."""
-    rule = rules.get(want.name or "", rules.get(_EVERY, _EXACT))
-    return want.name == got.name and (_EVERY in rule.ignore or rule.equal(want.args or {}, got.args or {}))
+    rule, wanted, made = rules.get(want.name or "", rules.get(_EVERY)), want.args or {}, got.args or {}
+    if want.name != got.name or rule is None:
+        return want.name == got.name and wanted == made
+    return _EVERY in rule.ignore or rule.equal(wanted, made)
 
 
 def matched_calls(
@@ -232,9 +223,7 @@ class ToolTrajectoryAvgScore(TurnCriterion):
         return next(keys) <= next(keys)
 
     def _equal(self, want: FunctionCall, got: FunctionCall) -> bool:
-        if self.arguments and not self.ignore_args:
-            return same_call(want, got, self.arguments)
-        return want.name == got.name and (self.ignore_args or (want.args or {}) == (got.args or {}))
+        return want.name == got.name if self.ignore_args else same_call(want, got, self.arguments)
 
     def _differences(self, want: Calls, got: Calls) -> str:
         """Describe the first few differences and count the rest."""
@@ -498,12 +487,14 @@ def _comparable(turns: Sequence[Sequence[JsonObject]], replay: Replay) -> list[A
         last = any_id.sub(lambda match: numbers[match[0]], last)
     events = [_event(event, replay) for event in json.loads(last)]
     if replay.kind == "test":  # the order of parallel agents does not matter
-        events.sort(key=lambda event: (event.get("author", ""), _path(event), json.dumps(event, sort_keys=True)))
+        events.sort(
+            key=lambda event: (
+                event.get("author", ""),
+                str(event.get("node_info", {}).get("path", "")),
+                json.dumps(event, sort_keys=True),
+            )
+        )
     return events
-
-
-def _path(event: JsonObject) -> str:
-    return str(event.get("node_info", {}).get("path", ""))
 
 
 def _parts(event: JsonObject) -> Sequence[JsonObject]:
@@ -547,19 +538,14 @@ def _without_empty(value: Any) -> Any:
 
 def _first_difference(want: list[Any], got: list[Any]) -> str:
     lost, added = [event for event in want if event not in got], [event for event in got if event not in want]
+    if not lost and not added:
+        return "" if want == got else "events are repeated or in another order"
+    event = (added or lost)[0]
+    of_agent = f"an event of {event.get('author', 'an agent')}"
     if lost and added:
-        return f"an event of {_author(added[0])}: {_difference(lost[0], added[0])}"
-    for event in (lost or added)[:1]:
-        return f"an event of {_author(event)} {'is missing' if lost else 'is new'}: {_event_excerpt(event)}"
-    return "" if want == got else "events are repeated or in another order"
-
-
-def _author(event: JsonObject) -> str:
-    return str(event.get("author", "an agent"))
-
-
-def _event_excerpt(event: JsonObject) -> str:
-    return format_value(event.get("content", {}).get("parts") or event, _LINE)
+        return f"{of_agent}: {_difference(lost[0], event)}"
+    shown = format_value(event.get("content", {}).get("parts") or event, _LINE)
+    return f"{of_agent} {'is missing' if lost else 'is new'}: {shown}"
 
 
 def _difference(want: Any, got: Any, place: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_eval_action.config.criteria import CustomMetric
 from agent_eval_action.criteria.base import Criterion, Relaxation, Sample, relaxations
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.results.evalset import FunctionReply, Invocation
+from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, ScoreStatus, TurnScore
 
 
@@ -33,7 +32,6 @@ class CustomCriterion(Criterion):
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-        """Report a changed function and any changed option: each may be more lenient."""
         found = relaxations(old.options, new.options, cls.relaxed_when, free=True)
         if old.scoring_version == new.scoring_version:
             return found
@@ -51,10 +49,15 @@ class CustomCriterion(Criterion):
         if functions is None:
             return self.no_score(ScoreStatus.ERROR, "this run has no process for metric functions")
         case, options = sample.case, {"threshold": self.threshold, **(self.model_extra or {})}
+        turns = []
+        for number, turn in enumerate(sample.actual):  # with the rubrics that google-adk adds
+            own = case.turns[number].rubrics if number < len(case.turns) else None
+            rubrics = (*(turn.rubrics or ()), *(case.rubrics or ()), *(own or ()))
+            turns.append(_json(turn.model_copy(update={"rubrics": rubrics}) if rubrics else turn))
         # as JSON: see the worker's ``Adk.arguments``
         arguments = {
             "metric": {"name": self.name, "function": self.function, "criterion": options},
-            "actual": [_json(turn) for turn in _with_rubrics(sample)],
+            "actual": turns,
             "expected": None if case.conversation is None else [_json(turn) for turn in case.conversation],
             "scenario": _json(case.conversation_scenario) if case.conversation_scenario else None,
         }
@@ -107,15 +110,6 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"its score is {str(value)[:80]}, not a number")
     return float(value)
-
-
-def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
-    """The actual turns, with the rubrics of the case and of the expected turn added as google-adk does."""
-    expected = sample.case.turns
-    for number, turn in enumerate(sample.actual):
-        own = expected[number].rubrics if number < len(expected) else None
-        rubrics = (*(turn.rubrics or ()), *(sample.case.rubrics or ()), *(own or ()))
-        yield turn.model_copy(update={"rubrics": rubrics}) if rubrics else turn
 
 
 def _json(value: BaseModel) -> dict[str, Any]:

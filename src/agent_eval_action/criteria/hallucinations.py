@@ -12,15 +12,16 @@ import re
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import ClassVar, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
-from agent_eval_action.criteria.grounding_context import Passage, passages
 from agent_eval_action.criteria.judge import Answer, Judge, JudgedCriterion, as_json, ask_about
+from agent_eval_action.criteria.verdicts import all_instructions, sources, tools
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.llm.client import LlmError
+from agent_eval_action.results.evalset import Content, IntermediateData, Invocation, InvocationEvent, Part
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind, SentenceLabel, TurnScore
 
 _LAYOUT = re.compile(
@@ -48,7 +49,14 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
         copied = _signs(html.unescape(sentence))
         if not copied:
             continue
-        begins = {place for place in _skip_layout(places, layout) if signs.startswith(copied, place)}
+        reached: set[int] = set()  # these positions, and those behind layout that may have been left out
+        for place in places:
+            at = place
+            while at not in reached:
+                reached.add(at)
+                if at < len(layout) and layout[at]:
+                    at += 1
+        begins = {place for place in reached if signs.startswith(copied, place)}
         if not begins:
             raise ValueError(
                 f"sentence {number} is not what follows in the text: it is not copied word by word, is there twice, "
@@ -62,18 +70,6 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
             f"the end of the text, its last {len(signs) - max(places)} letters and digits, is in no sentence"
         )
     return tuple(found)
-
-
-def _skip_layout(places: Iterable[int], layout: Sequence[bool]) -> set[int]:
-    """These positions, and those reached by skipping layout."""
-    reached: set[int] = set()
-    for place in places:
-        at = place
-        while at not in reached:
-            reached.add(at)
-            if at < len(layout) and layout[at]:
-                at += 1
-    return reached
 
 
 def _signs(text: str) -> str:
@@ -108,6 +104,74 @@ class LabelAnswer(Answer):
     """A label for each sentence, by its number from 1."""
 
     labels: list[_LabelEntry]
+
+
+_CODE: Final = ("executable_code", "code_execution_result")  # the model's built-in tool, which ADK leaves out
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text of the agent and its context: texts by label of the prompt.
+
+    Context texts with several items are JSON, so that nothing said can pass for an event.
+    ``intermediate``: not the turn's final response.
+    """
+
+    text: str
+    context: Mapping[str, str]
+    intermediate: bool = False
+
+
+def passages(turn: Invocation, *, intermediate: bool) -> tuple[Passage, ...]:
+    """The non-blank texts of a turn to judge; with ``intermediate``, also those before the final response.
+
+    As in ADK, the context of an intermediate text is the earlier events and the grounding of its own event; that of
+    the final response is the whole turn. Hand-written turns do not order texts and calls: the calls are assumed to
+    come first, so that nothing the agent learnt from tools looks invented.
+    """
+    data, events = turn.intermediate_data, turn.events
+    if isinstance(data, IntermediateData):
+        calls = tuple(Part(function_call=call) for call in data.tool_uses)
+        responses = tuple(Part(function_response=response) for response in data.tool_responses)
+        written = [("", calls), ("", responses), *data.intermediate_responses]
+        events = tuple(InvocationEvent(author=author, content=Content(parts=parts)) for author, parts in written)
+    found: list[Passage] = []
+    for number, event in enumerate(events if intermediate else ()):
+        if texts := [part.text or "" for part in event.parts if _is_spoken(part)]:
+            context = _context(turn, (*events[:number], event.model_copy(update={"content": None})))
+            found += [Passage(text, context, intermediate=True) for text in texts]
+    if turn.response_text.strip():
+        found.append(Passage(turn.response_text, _context(turn, events)))
+    return tuple(found)
+
+
+def _is_spoken(part: Part) -> bool:
+    return bool(part.text and part.text.strip() and not part.thought)
+
+
+def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str, str]:
+    instructions = [f"{name}:\n{text}" for name, text in all_instructions([turn]).items()]
+    return {
+        **{f"context_instructions_{number}": text for number, text in enumerate(instructions, 1)},
+        "context_user_message": turn.user_content.text,
+        "context_tool_declarations": as_json(tools(turn)),
+        "context_grounding": as_json(sources(events, "author")),
+        "context_events": as_json([known for event in events for known in _steps(event)]),
+    }
+
+
+def _steps(event: InvocationEvent) -> Iterator[dict[str, Any]]:
+    author = {"agent": event.author} if event.author else {}
+    for part in event.parts:
+        if _is_spoken(part):
+            yield {**author, "said": part.text}
+        for key, who, used in (("called", author, part.function_call), ("returned", {}, part.function_response)):
+            if used:
+                fields = {name: vars(used).get(name) for name in ("id", "name", "args", "response")}
+                yield {**who, key: {name: value for name, value in fields.items() if value is not None}}
+        for key in _CODE:
+            if value := (part.model_extra or {}).get(key):
+                yield {key: value}
 
 
 class Hallucinations(JudgedCriterion, TurnCriterion):

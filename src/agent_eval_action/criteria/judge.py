@@ -55,11 +55,6 @@ def fences(texts: Mapping[str, str]) -> dict[str, str]:
     return {label: f"<{label}-{digest}>\n{text}\n</{label}-{digest}>" for label, text in sent.items()}
 
 
-def message(texts: Mapping[str, str]) -> str:
-    """The message of a prompt: its fenced texts, in order."""
-    return "\n\n".join(fences(texts).values())
-
-
 def as_json(value: Any) -> str:
     """A value as JSON for a judge to read. Raises RecursionError if it is nested too deeply."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
@@ -174,10 +169,8 @@ class Question(Generic[T]):
         """Whether an answer can be used, or a part of it."""
         try:
             self.read(parse_answer(text, self.shape))
-        except PartialAnswer:
-            return True
-        except ValueError:
-            return False
+        except ValueError as error:
+            return isinstance(error, PartialAnswer)
         return True
 
 
@@ -196,7 +189,7 @@ def load_prompt(name: str) -> tuple[str, str]:
 def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]) -> Question[T]:
     """A question about these texts, with the prompt ``prompt_name`` of ``criteria/prompts``."""
     version, system = load_prompt(prompt_name)
-    return Question(system, message(texts), shape, version, read)
+    return Question(system, "\n\n".join(fences(texts).values()), shape, version, read)
 
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?:\.[\w.]*)?\}")
@@ -294,91 +287,17 @@ class Judge:
         return next((answer for answer in answers if isinstance(answer, LlmError)), answers)
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResult:
-    """How the samples voted. ``verdict`` is None if undecided; ``reason`` then says why.
-
-    ``rationale`` is the first majority vote's. A tie is a no.
-    """
-
-    votes: Votes
-    verdict: bool | None
-    rationale: str = ""
-    reason: str = ""
-    cast: tuple[CastVote, ...] = ()
-
-    @property
-    def undecided(self) -> str:
-        """Why there is no verdict."""
-        cast = self.votes.yes + self.votes.no
-        so_far = f" after {self.votes.yes} yes and {self.votes.no} no" if cast else ""
-        return f"no verdict{so_far}: {excerpt(self.reason, 200)}"
-
-    def sentence(self, word: str) -> str:
-        """The verdict (``word``) with the number of samples that agreed and the rationale."""
-        agreeing = self.votes.yes if self.verdict else self.votes.no
-        why = excerpt(self.rationale, 200) or "no reason given"
-        return f"{word} {agreeing} of {self.votes.yes + self.votes.no}: {why}"
-
-
-_NOT_ANSWERED = LlmError(LlmErrorKind.EMPTY, "the judge left it out of its answer")
-
-
-async def vote(judge: Judge, question: Question[VerdictAnswer]) -> VoteResult:
-    """Take the majority of ``num_samples`` verdicts."""
-    keyed: Question[Mapping[str, VerdictAnswer]] = Question(
-        question.system, question.prompt, question.shape, question.version, lambda answer: {"": question.read(answer)}
-    )
-    return (await vote_each(judge, keyed, ("",)))[""]
-
-
-async def vote_each(
-    judge: Judge, question: Question[Mapping[str, VerdictAnswer]], keys: Iterable[str]
-) -> dict[str, VoteResult]:
-    """Take a majority per key. Each sample answers all keys; a key it leaves unanswered gets no vote from it.
-
-    Asks samples until every majority is certain, or until an error shows that asking again is pointless. It never has
-    more requests open than the votes that could decide if they agreed, so which samples are used does not depend on
-    the order of the answers.
-    """
-    samples = judge.options.num_samples
-    limit = judge.options.parallelism_limit or samples
-    polls = {key: _Poll(samples) for key in keys}
-    open_: dict[asyncio.Task[Mapping[str, VerdictAnswer] | LlmError], int] = {}
-    asked, over = 0, False
-    try:
-        while True:
-            needed = 0 if over else max(poll.needed for poll in polls.values())
-            while len(open_) < min(limit, needed):
-                asking = judge.ask(question, asked)
-                open_[asyncio.create_task(asking)] = asked
-                asked += 1
-            if not open_:
-                return {key: poll.result() for key, poll in polls.items()}
-            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                sample, answer = open_.pop(task), task.result()
-                for key, poll in polls.items():
-                    poll.answers[sample] = answer if isinstance(answer, LlmError) else answer.get(key, _NOT_ANSWERED)
-                over = over or (isinstance(answer, LlmError) and answer.kind in _FINAL)
-    finally:
-        for task in open_:
-            task.cancel()
-        await asyncio.gather(*open_, return_exceptions=True)
-
-
-@dataclass
-class _Poll:
-    """The votes for one key so far, by sample."""
+@dataclass(eq=False, slots=True)
+class Poll:
+    """The answers for one key, by sample; the majority decides, and a tie is a no."""
 
     samples: int
     answers: dict[int, VerdictAnswer | LlmError] = field(default_factory=dict)
 
     @property
     def votes(self) -> Votes:
-        verdicts = [answer.yes for answer in self.answers.values() if isinstance(answer, VerdictAnswer)]
-        yes = sum(verdicts)
-        return Votes(yes=yes, no=len(verdicts) - yes, left_out=len(self.answers) - len(verdicts))
+        yes = sum(answer.yes for answer in self._cast)
+        return Votes(yes=yes, no=len(self._cast) - yes, left_out=len(self.answers) - len(self._cast))
 
     @property
     def needed(self) -> int:
@@ -390,21 +309,84 @@ class _Poll:
         for_no = (votes.yes + left - votes.no + 1) // 2
         return min(left, max(0, min(for_yes, for_no)))
 
-    def result(self) -> VoteResult:
-        answers = [self.answers[sample] for sample in sorted(self.answers)]
-        verdict = self.votes.verdict if self.needed == 0 else None
-        if verdict is None:
-            lost = [answer for answer in answers if isinstance(answer, LlmError)]
-            why = next((error for error in lost if error.kind in _FINAL), lost[0])
-            return VoteResult(self.votes, None, reason=why.message)
-        cast = [answer for answer in answers if isinstance(answer, VerdictAnswer)]
-        first = next(answer for answer in cast if answer.yes is verdict)
-        words: tuple[CastVote, ...] = ()
-        if len(cast) > 1 and self.votes.no:
-            words = tuple(
-                CastVote(yes=answer.yes, rationale=excerpt(answer.rationale.strip(), _VOTE_WORDS)) for answer in cast
-            )
-        return VoteResult(self.votes, verdict, first.rationale.strip(), cast=words)
+    @property
+    def verdict(self) -> bool | None:
+        """None if it is not certain, or if there is no vote."""
+        return None if self.needed else self.votes.verdict
+
+    @property
+    def rationale(self) -> str:
+        """The first majority vote's."""
+        return next((answer.rationale.strip() for answer in self._cast if answer.yes is self.verdict), "")
+
+    @property
+    def cast(self) -> tuple[CastVote, ...]:
+        """Each vote, in the order of the requests; none if there is only one or all say yes."""
+        if self.verdict is None or len(self._cast) == 1 or not self.votes.no:
+            return ()
+        words = ((answer.yes, excerpt(answer.rationale.strip(), _VOTE_WORDS)) for answer in self._cast)
+        return tuple(CastVote(yes=yes, rationale=rationale) for yes, rationale in words)
+
+    @property
+    def undecided(self) -> str:
+        """Why there is no verdict."""
+        lost = [answer for _, answer in sorted(self.answers.items()) if isinstance(answer, LlmError)]
+        why = next((error for error in lost if error.kind in _FINAL), lost[0])
+        so_far = f" after {self.votes.yes} yes and {self.votes.no} no" if self._cast else ""
+        return f"no verdict{so_far}: {excerpt(why.message, 200)}"
+
+    def sentence(self, word: str) -> str:
+        """The verdict (``word``) with the number of samples that agreed and the rationale."""
+        agreeing = self.votes.yes if self.verdict else self.votes.no
+        return f"{word} {agreeing} of {len(self._cast)}: {excerpt(self.rationale, 200) or 'no reason given'}"
+
+    @property
+    def _cast(self) -> list[VerdictAnswer]:
+        return [answer for _, answer in sorted(self.answers.items()) if isinstance(answer, VerdictAnswer)]
+
+
+_NOT_ANSWERED = LlmError(LlmErrorKind.EMPTY, "the judge left it out of its answer")
+
+
+async def vote(judge: Judge, question: Question[Any]) -> Poll:
+    """Take the majority of ``num_samples`` verdicts."""
+    keyed = replace(question, read=lambda answer: {"": question.read(answer)})
+    return (await vote_each(judge, keyed, ("",)))[""]
+
+
+async def vote_each(
+    judge: Judge, question: Question[Mapping[str, VerdictAnswer]], keys: Iterable[str]
+) -> dict[str, Poll]:
+    """Take a majority per key. Each sample answers all keys; a key it leaves unanswered gets no vote from it.
+
+    Asks samples until every majority is certain, or until an error shows that asking again is pointless. It never has
+    more requests open than the votes that could decide if they agreed, so which samples are used does not depend on
+    the order of the answers.
+    """
+    samples = judge.options.num_samples
+    limit = judge.options.parallelism_limit or samples
+    polls = {key: Poll(samples) for key in keys}
+    open_: dict[asyncio.Task[Mapping[str, VerdictAnswer] | LlmError], int] = {}
+    asked, over = 0, False
+    try:
+        while True:
+            needed = 0 if over else max(poll.needed for poll in polls.values())
+            while len(open_) < min(limit, needed):
+                asking = judge.ask(question, asked)
+                open_[asyncio.create_task(asking)] = asked
+                asked += 1
+            if not open_:
+                return polls
+            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                sample, answer = open_.pop(task), task.result()
+                for key, poll in polls.items():
+                    poll.answers[sample] = answer if isinstance(answer, LlmError) else answer.get(key, _NOT_ANSWERED)
+                over = over or (isinstance(answer, LlmError) and answer.kind in _FINAL)
+    finally:
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
 
 
 class JudgedCriterion(Criterion):
@@ -430,8 +412,9 @@ class JudgedCriterion(Criterion):
     def refuse(self, sample: Sample) -> CriterionScore | None:
         if refused := super().refuse(sample):
             return refused
-        has_model = sample.context.llm is not None
-        return None if has_model else self.no_score(ScoreStatus.ERROR, "this run has no model to judge with")
+        if sample.context.llm is None:
+            return self.no_score(ScoreStatus.ERROR, "this run has no model to judge with")
+        return None
 
     def judge(self, sample: Sample) -> Judge:
         """The judge of an attempt that was not refused."""

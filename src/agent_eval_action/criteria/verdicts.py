@@ -1,24 +1,27 @@
-"""Criteria with yes/no verdicts, on whole turns or on rubrics (of the criterion, the case and the turn)."""
+"""Criteria with yes/no verdicts, on whole turns or on rubrics (of the criterion, the case and the turn).
+
+Also what a judge sees of a turn: texts, calls with results, instructions, tools, sources.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, create_model, model_validator
 
-from agent_eval_action.criteria import grounding_context
 from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
 from agent_eval_action.criteria.judge import (
     Answer,
     JudgedCriterion,
     PartialAnswer,
+    Poll,
     Question,
     VerdictAnswer,
-    VoteResult,
     as_json,
     ask_about,
     vote,
@@ -26,9 +29,16 @@ from agent_eval_action.criteria.judge import (
 )
 from agent_eval_action.diagnostics.reader import did_you_mean, plural, shorten
 from agent_eval_action.results.evalset import (
+    AgentDetails,
+    Content,
     ConversationScenario,
     EvalCase,
+    FunctionCall,
+    FunctionResponse,
+    IntermediateData,
     Invocation,
+    InvocationEvent,
+    InvocationEvents,
     Rubric,
     default_behaviors,
     fill_placeholders,
@@ -42,27 +52,120 @@ _SHOWN = 3
 _VERDICT_FIELDS: Final[Any] = {name: (field.annotation, field) for name, field in VerdictAnswer.model_fields.items()}
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Step = dict[str, Any]
+
+
+def answer_text(turn: Invocation, *, intermediate: bool = False) -> str:
+    """The final response; with ``intermediate``, preceded by the earlier texts, one per line."""
+    before = [text for _, text in _texts(turn)] if intermediate else []
+    return "\n".join(text for text in (*before, turn.response_text) if text)
+
+
+def calls_with_results(turn: Invocation) -> list[Step]:
+    """Every call in order with its response, or None.
+
+    They are paired by id; without ids, by name and order (ADK gives all of these the last response).
+    """
+    by_id = {response.id: response for response in turn.tool_responses() if response.id}
+    by_name: defaultdict[str | None, deque[FunctionResponse]] = defaultdict(deque)
+    for response in turn.tool_responses():
+        if not response.id:
+            by_name[response.name].append(response)
+    steps = []
+    for number, call in enumerate(turn.tool_calls(), 1):
+        found = by_id.get(call.id) if call.id else None
+        if found is None and by_name[call.name]:
+            found = by_name[call.name].popleft()
+        steps.append({"step": number, **_call(call), "result": found.response if found else None})
+    return steps
+
+
+def _call(call: FunctionCall) -> Step:
+    return {"call": call.name, "arguments": call.args or {}}
+
+
+def sources(events: Iterable[InvocationEvent], author: str = "agent") -> list[Step]:
+    """What the model cited from search, which no tool result contains; ``author``: the prompt's key for the agent."""
+    return [
+        {author: event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
+    ]
+
+
+def first_instructions(turn: Invocation) -> str:
+    """The instructions of the agent that answered first; if unknown, of the first agent listed."""
+    agents = _agents([turn])
+    authors = (event.author for event in turn.events)
+    name = next((author for author in authors if author in agents), next(iter(agents), None))
+    return agents[name].instructions if name is not None else ""
+
+
+def tools(*turns: Invocation) -> dict[str, Any]:
+    """The tool declarations of each agent that took part, as of its first turn."""
+    return {name: agent.tool_declarations for name, agent in _agents(turns).items() if agent.tool_declarations}
+
+
+def all_instructions(turns: Sequence[Invocation]) -> dict[str, Any]:
+    """The instructions of each agent that took part, as of its first turn."""
+    return {name: agent.instructions for name, agent in _agents(turns).items() if agent.instructions}
+
+
+def _agents(turns: Sequence[Invocation]) -> dict[str, AgentDetails]:
+    found: dict[str, AgentDetails] = {}
+    for turn in turns:
+        found = {**(turn.app_details.agent_details if turn.app_details else {}), **found}
+    return found
+
+
+def conversation(turns: Sequence[Invocation]) -> list[Step]:
+    """Every turn, numbered from 1: the user's message, the steps, the answer."""
+    return [
+        {"turn": number, "user": turn.user_content.text, "steps": list(_steps(turn)), "answer": turn.response_text}
+        for number, turn in enumerate(turns, 1)
+    ]
+
+
+def _steps(turn: Invocation) -> Iterator[Step]:
+    """Events in order; hand-written turns do not place their texts among the calls, so texts come last."""
+    if not isinstance(turn.intermediate_data, InvocationEvents):
+        for step in calls_with_results(turn):
+            yield {key: value for key, value in step.items() if key != "step"}
+        for author, text in _texts(turn):
+            yield {"agent": author, "said": text}
+    for event in turn.events:
+        for part in event.parts:
+            if part.text and not part.thought:
+                yield {"agent": event.author, "said": part.text}
+            if part.function_call:
+                yield {"agent": event.author, **_call(part.function_call)}
+            if part.function_response:
+                yield {"tool": part.function_response.name, "result": part.function_response.response}
+
+
+def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
+    """The texts before the final response, with their authors."""
+    data = turn.intermediate_data
+    if isinstance(data, IntermediateData):
+        yield from ((author, Content(parts=parts).text) for author, parts in data.intermediate_responses)
+    yield from ((event.author, event.content.text if event.content else "") for event in turn.events)
 
 
 class VerdictCriterion(JudgedCriterion, TurnCriterion):
     """A judged criterion that scores a turn 1 if most samples say yes, else 0."""
 
-    async def vote(self, sample: Sample, texts: Mapping[str, str]) -> VoteResult:
-        """Ask about these texts and take the majority."""
+    async def vote(self, sample: Sample, texts: Mapping[str, str]) -> Poll:
         question = ask_about(self.prompt_names[0], texts, VerdictAnswer, lambda answer: answer)
         return await vote(self.judge(sample), question)
 
-    def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
-        """Turn a vote into the turn's score."""
-        if result.verdict is None:
-            return self.unscored(turn, result.undecided, votes=result.votes)
+    def score_vote(self, turn: int, poll: Poll) -> TurnScore:
+        if poll.verdict is None:
+            return self.unscored(turn, poll.undecided, votes=poll.votes)
         return TurnScore(
             turn=turn,
-            score=float(result.verdict),
-            reason=result.sentence("valid" if result.verdict else "invalid"),
-            votes=result.votes,
-            cast=result.cast,
-            details={"rationale": result.rationale},
+            score=float(poll.verdict),
+            reason=poll.sentence("valid" if poll.verdict else "invalid"),
+            votes=poll.votes,
+            cast=poll.cast,
+            details={"rationale": poll.rationale},
         )
 
 
@@ -80,8 +183,8 @@ class FinalResponseMatch(VerdictCriterion):
         whole = self.include_intermediate_responses_in_final
         texts = {
             "user_prompt": expected.user_content.text,
-            "reference": grounding_context.answer_text(expected, intermediate=whole),
-            "answer": grounding_context.answer_text(actual, intermediate=whole),
+            "reference": answer_text(expected, intermediate=whole),
+            "answer": answer_text(actual, intermediate=whole),
         }
         return self.score_vote(turn, await self.vote(sample, texts))
 
@@ -130,30 +233,22 @@ class SimulatorQuality(VerdictCriterion):
             wrong = ending.sentence("the conversation ended at the wrong moment,")
             changed = {
                 "score": 0.0,
-                "reason": "; ".join([*([] if last.score else [last.reason]), wrong]),
+                "reason": wrong if last.score else f"{last.reason}; {wrong}",
                 "details": {**last.details, "own_score": last.score, "ending": ending.rationale},
             }
             turns = (*turns[:-1], last.model_copy(update=changed))
         return (await super().aggregate(sample, turns)).model_copy(update={"details": details})
 
-    async def _vote(self, sample: Sample, sent: str, history: Iterable[Invocation]) -> VoteResult:
-        """Ask whether ``sent`` is right for the user after these turns; the stop signal alone ends the conversation."""
+    async def _vote(self, sample: Sample, sent: str, history: Iterable[Invocation]) -> Poll:
+        """Ask whether ``sent`` is right for the user after these turns; the stop signal alone ends the conversation.
+
+        A persona's behaviours may refer to plan and stop signal, as in ADK.
+        """
         scenario, messages = _scenario(sample), []
         for turn in history:
             messages.append({"user": turn.user_content.text})
             if turn.final_response is not None:
                 messages.append({"agent": turn.response_text})
-        texts = {
-            "plan": scenario.conversation_plan,
-            **self._user(scenario),
-            "stop_signal": self.stop_signal,
-            "history": as_json(messages),
-            "message": sent,
-        }
-        return await self.vote(sample, texts)
-
-    def _user(self, scenario: ConversationScenario) -> dict[str, str]:
-        """Texts that describe the user. A persona's behaviours may refer to plan and stop signal, as in ADK."""
         values = {"stop_signal": self.stop_signal, "conversation_plan": scenario.conversation_plan}
         persona = find_persona(scenario.user_persona) if scenario.user_persona is not None else None
         rules = [
@@ -164,7 +259,15 @@ class SimulatorQuality(VerdictCriterion):
             }
             for behavior in (persona.behaviors if persona else default_behaviors())
         ]
-        return {**({"persona": persona.description} if persona else {}), "behaviors": as_json(rules)}
+        texts = {
+            "plan": scenario.conversation_plan,
+            **({"persona": persona.description} if persona else {}),
+            "behaviors": as_json(rules),
+            "stop_signal": self.stop_signal,
+            "history": as_json(messages),
+            "message": sent,
+        }
+        return await self.vote(sample, texts)
 
 
 def _scenario(sample: Sample) -> ConversationScenario:
@@ -244,14 +347,10 @@ def _merge_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
             by_id.setdefault(score.rubric_id, []).append((turn.turn, score))
     merged = []
     for judged in by_id.values():
-        turn_number, shown = next(((number, score) for number, score in judged if score.score == 0), judged[0])
+        number, shown = next(((number, score) for number, score in judged if score.score == 0), judged[0])
         scores = [score for _, score in judged]
-        votes = Votes(
-            yes=sum(score.votes.yes for score in scores),
-            no=sum(score.votes.no for score in scores),
-            left_out=sum(score.votes.left_out for score in scores),
-        )
-        place = f"turn {turn_number + 1}: " if len(turns) > 1 and shown.rationale else ""
+        votes = Votes(**{kind: sum(getattr(score.votes, kind) for score in scores) for kind in Votes.model_fields})
+        place = f"turn {number + 1}: " if len(turns) > 1 and shown.rationale else ""
         fields = {"score": _weighted_mean(scores), "rationale": place + shown.rationale, "votes": votes, "cast": ()}
         merged.append(shown.model_copy(update=fields))
     return tuple(merged)
@@ -287,7 +386,6 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return self
 
     def check(self, case: EvalCase) -> str:
-        """Why this case cannot be scored, judged from the files alone; "" if it can."""
         for turn in self.judged_turns(max(len(case.turns), 1)):
             try:
                 select_rubrics(self.rubrics, case, turn, self.rubric_type)
@@ -297,15 +395,13 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return ""
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
-        """A sentence about a weight whose rubric does not exist; "" if there is none."""
         lists = (rubrics for case in cases for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)))
         written = [rubric for rubrics in lists for rubric in rubrics or () if rubric.type == self.rubric_type]
         known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
         unknown = next((name for name in self.weights if name not in known), None)
         if unknown is None:
             return ""
-        hint = did_you_mean(unknown, known)
-        more = f"; {hint}" if hint else ""
+        more = f"; {hint}" if (hint := did_you_mean(unknown, known)) else ""
         return f"`weights` names `{unknown}`, which is no rubric of the criterion or of a case{more}"
 
     def refuse(self, sample: Sample) -> CriterionScore | None:
@@ -325,23 +421,23 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         """Score one turn. If a rubric gets no verdict, the turn gets no score: leaving it out could hide a failure."""
         rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
         question = _question(self.prompt_names[0], self.texts(sample.actual[: turn + 1]), rubrics)
-        results = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
+        polls = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
         scores = tuple(
             RubricScore(
                 rubric_id=rubric.rubric_id,
                 text=rubric.rubric_content.text_property or "",
-                score=None if result.verdict is None else float(result.verdict),
-                rationale=result.rationale,
-                votes=result.votes,
-                cast=result.cast,
+                score=None if poll.verdict is None else float(poll.verdict),
+                rationale=poll.rationale,
+                votes=poll.votes,
+                cast=poll.cast,
                 weight=self.weights.get(rubric.rubric_id, 1.0),
             )
-            for rubric, result in zip(rubrics, results.values(), strict=True)
+            for rubric, poll in zip(rubrics, polls.values(), strict=True)
         )
         lost = [score.rubric_id for score in scores if score.score is None]
         if lost:
             more = f"; and {plural(len(lost) - 1, 'more rubric')}" if len(lost) > 1 else ""
-            reason = f"“{lost[0]}”: {results[lost[0]].undecided}{more}"
+            reason = f"“{lost[0]}”: {polls[lost[0]].undecided}{more}"
             return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason, rubrics=scores)
         return TurnScore(turn=turn, score=_weighted_mean(scores), reason=_reason(scores), rubrics=scores)
 
@@ -369,12 +465,12 @@ class FinalResponseQuality(RubricCriterion, TurnCriterion):
     def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
         turn = turns[-1]
         return {
-            "instructions": grounding_context.first_instructions(turn),
-            "tools": as_json(grounding_context.tools(turn)),
+            "instructions": first_instructions(turn),
+            "tools": as_json(tools(turn)),
             "user_prompt": turn.user_content.text,
-            "tool_calls": as_json(grounding_context.calls_with_results(turn)),
-            "grounding": as_json(grounding_context.sources(turn)),
-            "answer": grounding_context.answer_text(turn, intermediate=self.include_intermediate_responses_in_final),
+            "tool_calls": as_json(calls_with_results(turn)),
+            "grounding": as_json(sources(turn.events)),
+            "answer": answer_text(turn, intermediate=self.include_intermediate_responses_in_final),
         }
 
 
@@ -389,9 +485,9 @@ class ToolUseQuality(RubricCriterion, TurnCriterion):
     def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
         turn = turns[-1]
         return {
-            "tools": as_json(grounding_context.tools(turn)),
+            "tools": as_json(tools(turn)),
             "user_prompt": turn.user_content.text,
-            "tool_calls": as_json(grounding_context.calls_with_results(turn)),
+            "tool_calls": as_json(calls_with_results(turn)),
         }
 
 
@@ -408,9 +504,9 @@ class TrajectoryQuality(RubricCriterion):
 
     def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
         return {
-            "instructions": as_json(grounding_context.all_instructions(turns)),
-            "tools": as_json(grounding_context.tools(*turns)),
-            "conversation": as_json(grounding_context.conversation(turns)),
+            "instructions": as_json(all_instructions(turns)),
+            "tools": as_json(tools(*turns)),
+            "conversation": as_json(conversation(turns)),
         }
 
     async def score_case(self, sample: Sample) -> CriterionScore:

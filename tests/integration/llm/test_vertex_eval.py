@@ -16,7 +16,7 @@ from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, ProviderConfig
-from agent_eval_action.llm.providers.vertex import VertexEval
+from agent_eval_action.llm.providers.google import VertexEval
 from agent_eval_action.llm.router import open_llm
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import ScoreStatus

@@ -14,8 +14,8 @@ import pytest
 
 from agent_eval_action.config.criteria_files import load_criteria_file
 from agent_eval_action.criteria import build, criterion_digest
-from agent_eval_action.criteria.agents_cli import instance_of
 from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
+from agent_eval_action.criteria.vertex import instance_of
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.formats import load_eval_file
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmRequest

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria import grounding_context
+from agent_eval_action.criteria.verdicts import (
+    all_instructions,
+    calls_with_results,
+    conversation,
+    first_instructions,
+    sources,
+    tools,
+)
 from agent_eval_action.results.evalset import Invocation
 from support.judging import rubric, scored, verdicts
 from support.scripted_llm import ScriptedLlm
@@ -25,7 +32,7 @@ def as_events(calls: list[dict[str, Any]], responses: list[dict[str, Any]]) -> I
 
 
 def results(made: Invocation) -> list[Any]:
-    return [step["result"] for step in grounding_context.calls_with_results(made)]
+    return [step["result"] for step in calls_with_results(made)]
 
 
 @pytest.mark.parametrize("shape", [by_hand, as_events])
@@ -46,7 +53,7 @@ def test_calls_are_paired_by_id_else_in_order_by_name(shape):
 
 def test_calls_have_their_arguments():
     made = by_hand([{"name": "a", "args": {"x": [1, "ä"]}}, {"name": "b"}], [])
-    assert grounding_context.calls_with_results(made) == [
+    assert calls_with_results(made) == [
         {"step": 1, "call": "a", "arguments": {"x": [1, "ä"]}, "result": None},
         {"step": 2, "call": "b", "arguments": {}, "result": None},
     ]
@@ -63,24 +70,24 @@ def served(*events: dict[str, Any]) -> Invocation:
 
 
 def test_the_instructions_are_those_of_the_agent_that_answered_first():
-    assert grounding_context.first_instructions(served({"author": "clerk"}, {"author": "router"})) == "Serve."
-    assert grounding_context.first_instructions(served({"author": "a plugin"}, {"author": "clerk"})) == "Serve."
-    assert grounding_context.first_instructions(served()) == "Route."
-    assert grounding_context.first_instructions(turn("x", app_details={"agent_details": AGENTS})) == "Route."
-    assert grounding_context.first_instructions(turn("x")) == ""
+    assert first_instructions(served({"author": "clerk"}, {"author": "router"})) == "Serve."
+    assert first_instructions(served({"author": "a plugin"}, {"author": "clerk"})) == "Serve."
+    assert first_instructions(served()) == "Route."
+    assert first_instructions(turn("x", app_details={"agent_details": AGENTS})) == "Route."
+    assert first_instructions(turn("x")) == ""
 
 
 def test_tools_and_instructions_of_all_agents_once():
     later = {"clerk": {**AGENTS["clerk"], "instructions": "Other."}, "cook": {"name": "cook", "instructions": "Cook."}}
     turns = [served(), turn("x"), turn("x", app_details={"agent_details": later})]
-    assert grounding_context.tools(*turns) == {"router": ({"name": "transfer"},)}
-    assert grounding_context.all_instructions(turns) == {"router": "Route.", "clerk": "Serve.", "cook": "Cook."}
+    assert tools(*turns) == {"router": ({"name": "transfer"},)}
+    assert all_instructions(turns) == {"router": "Route.", "clerk": "Serve.", "cook": "Cook."}
 
 
 def test_sources_are_what_the_model_cited():
     made = recorded({"grounding_metadata": {"web_search_queries": ["x"]}}, {})
-    assert grounding_context.sources(made) == [{"agent": "agent", "grounding": {"web_search_queries": ["x"]}}]
-    assert grounding_context.sources(turn("x")) == []
+    assert sources(made.events) == [{"agent": "agent", "grounding": {"web_search_queries": ["x"]}}]
+    assert sources(turn("x").events) == []
 
 
 def test_a_conversation_has_every_step_of_every_turn():
@@ -95,7 +102,7 @@ def test_a_conversation_has_every_step_of_every_turn():
         {},
     )
     written = {"tool_uses": [{"name": "b"}], "intermediate_responses": [["helper", [{"text": "Looking."}]]]}
-    assert grounding_context.conversation([events, turn("Bye.", intermediate_data=written)]) == [
+    assert conversation([events, turn("Bye.", intermediate_data=written)]) == [
         {
             "turn": 1,
             "user": "hi",

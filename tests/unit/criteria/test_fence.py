@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.criteria.judge import fences, message
+from agent_eval_action.criteria.judge import fences
 from agent_eval_action.llm.client import LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import ScoreStatus
@@ -21,6 +21,10 @@ from support.turns import criterion, turn
 
 def fenced(label: str, text: str) -> str:
     return fences({label: text})[label]
+
+
+def message(texts: dict[str, str]) -> str:
+    return "\n\n".join(fences(texts).values())
 
 
 TAG = re.compile(r"<(/?)([a-z_]+-[0-9a-f]{24})>")

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from agent_eval_action.criteria import text as deterministic_text
+from agent_eval_action.criteria import answers as deterministic_text
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.criteria.text import rouge_1, tokenizer
+from agent_eval_action.criteria.answers import rouge_1, tokenizer
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, sample, score, turn
 

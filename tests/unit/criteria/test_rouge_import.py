@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-SHORT = "from agent_eval_action.criteria.text import rouge_tokenizer as d; t = d()"
+SHORT = "from agent_eval_action.criteria.answers import rouge_tokenizer as d; t = d()"
 LONG = "from rouge_score.tokenizers import DefaultTokenizer as D; t = D(use_stemmer=True).tokenize"
 WORDS = "running flies happily relational conditional rational valenci hesitanci digitizer ties dies skis probate 17x"
 
@@ -34,7 +34,7 @@ def test_scipy_is_not_imported_and_nltk_is_whole_afterwards() -> None:
 def test_threads_that_come_first_together_get_one_tokenizer() -> None:
     code = """
 import threading
-from agent_eval_action.criteria.text import tokenizer
+from agent_eval_action.criteria.answers import tokenizer
 start, made = threading.Barrier(8), []
 threads = [threading.Thread(target=lambda: (start.wait(), made.append(tokenizer()))) for _ in range(8)]
 [thread.start() for thread in threads]
@@ -57,7 +57,7 @@ def test_other_threads_import_meanwhile_and_see_whole_modules() -> None:
     """Threads that fill and empty sys.modules, and some that import NLTK, beside a hundred first imports of ours."""
     code = """
 import importlib, sys, threading, types
-from agent_eval_action.criteria.text import rouge_tokenizer
+from agent_eval_action.criteria.answers import rouge_tokenizer
 
 over, failed = threading.Event(), []
 

@@ -14,9 +14,9 @@ import pytest
 from agent_eval_action.criteria.judge import (
     Judge,
     JudgeModelOptions,
+    Poll,
     Question,
     VerdictAnswer,
-    VoteResult,
     vote,
     vote_each,
 )
@@ -73,7 +73,7 @@ class Watched:
         return reply
 
 
-def ballot(sequence: Sequence[str], seed: int = 0) -> tuple[VoteResult, int]:
+def ballot(sequence: Sequence[str], seed: int = 0) -> tuple[Poll, int]:
     llm = Watched(sequence, seed)
     judge = Judge(llm, JudgeModelOptions(num_samples=len(sequence)), "test")
     found = asyncio.run(vote(judge, YES_NO))
@@ -95,7 +95,7 @@ def test_the_verdict_is_that_of_asking_all_on_every_sequence(samples):
             if found.verdict is not None:
                 assert found.rationale == f"sample {sequence.index('yes' if found.verdict else 'no')}"
             else:
-                assert found.reason == AWAY.message
+                assert found.undecided.endswith(AWAY.message)
             # Nothing shorter would have done: one answer less, and the rest could have changed the verdict.
             before = sequence[: len(asked) - 1]
             ends = {majority((*before, *rest)) for rest in product(OUTCOMES, repeat=samples - len(before))}
@@ -204,7 +204,8 @@ def test_when_asking_is_over_no_further_sample_is_asked(kind):
     llm = ScriptedLlm(lambda request: over if request.sample == 0 else said("yes"))
     found = asyncio.run(vote(Judge(llm, JudgeModelOptions(num_samples=7), "test"), YES_NO))
     assert len(llm.asked) == 4, "those that were open already"
-    assert (found.verdict, found.reason) == (None, over.message)
+    assert found.verdict is None
+    assert found.undecided.endswith(f": {over.message}")
     assert found.votes == Votes(yes=3, left_out=1), "what was measured is kept"
 
 
@@ -227,14 +228,15 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     judge = Judge(llm, JudgeModelOptions(num_samples=4), "test")
     found = asyncio.run(vote_each(judge, question, ["a", "b"]))
     assert found["a"].verdict is False
-    assert (found["b"].verdict, found["b"].reason) == (None, "spent")
+    assert found["b"].verdict is None
+    assert found["b"].undecided.endswith(": spent")
 
 
 def test_the_reason_that_ended_the_votes_comes_before_an_earlier_outage():
     over = LlmError(LlmErrorKind.BUDGET, "spent")
     llm = ScriptedLlm(lambda request: over if request.sample == 1 else AWAY)
     found = asyncio.run(vote(Judge(llm, JudgeModelOptions(), "test"), YES_NO))
-    assert found.reason == "spent"
+    assert found.undecided.endswith(": spent")
 
 
 def test_an_outage_of_some_samples_leaves_them_out():

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_eval_action.llm.providers.base import ModelProvider
-from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.llm.providers.google import GoogleProvider, VertexEval
 from agent_eval_action.llm.providers.openai import OpenAiProvider
-from agent_eval_action.llm.providers.vertex import VertexEval
 
 PROVIDERS: Final[dict[str, type[ModelProvider[Any, Any]]]] = {
     "google": GoogleProvider,
