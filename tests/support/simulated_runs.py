@@ -30,7 +30,6 @@ from agent_eval_action.results.run_result import (
     Purpose,
     RunResult,
     ScoreStatus,
-    ShardCase,
     Usage,
 )
 from agent_eval_action.run.collector import ResultCollector
@@ -168,7 +167,8 @@ def shard_result(
         world.take(collector, part.step)
         base = Base(commit="b" * 40) if part.step.purpose == "control" else None
     result = collector.result(meter, 1.0, started_at=started_at, conditions=CONDITIONS, base=base)
-    return result.model_copy(update={"shard": part.block(CONFIGURATION), **changes})
+    block = part.block.model_copy(update={"configuration": CONFIGURATION})
+    return result.model_copy(update={"shard": block, **changes})
 
 
 def given(result: RunResult, source: str = "") -> ShardResult:
@@ -179,11 +179,7 @@ def given(result: RunResult, source: str = "") -> ShardResult:
 
 def parts_of(plan: Plan, chosen: Mapping[CaseKey, int], count: int) -> list[ShardPart]:
     """The shards of any split."""
-    cases = tuple(ShardCase(**key._asdict(), shard=chosen[key]) for key, _ in plan.digests())
-    return [
-        ShardPart(plan.part({key for key, n in chosen.items() if n == number}), number, count, plan.digest(), cases)
-        for number in range(1, count + 1)
-    ]
+    return [ShardPart.of_plan(plan, ShardOption(number=number, count=count), chosen) for number in range(1, count + 1)]
 
 
 def join(results: Iterable[ShardResult], plan: Plan) -> JoinedShards:

@@ -73,6 +73,7 @@ from agent_eval_action.run.shards import (
     ShardPart,
     Wave,
     configuration_digest,
+    divide,
     join_shards,
     refuse_combinations,
     share_limits,
@@ -317,7 +318,7 @@ class Evaluation:
             part = ShardPart.of_wave(plan, shard, wave, path)
             return replace(scope, part=part, settings=share_limits(scope.settings, shard, wave.spent))
         known = await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped, shard.record)
-        part = ShardPart.of_plan(plan, shard, known)
+        part = ShardPart.of_plan(plan, shard, divide(known.seconds, shard.count))
         return replace(scope, part=part, settings=share_limits(scope.settings, shard))
 
     async def _join(self, scope: _Scope, plan: Plan) -> tuple[_Scope, JoinedShards]:
@@ -491,7 +492,8 @@ class Evaluation:
             return None
         base = scope.base.commit if scope.settings.baseline.store == "rerun" else ""
         code = resume.tracked_digest(scope.settings, self.context.environ)
-        return scope.part.block(configuration_digest(provenance, code, base or ""))
+        digest = configuration_digest(provenance, code, base or "")
+        return scope.part.block.model_copy(update={"configuration": digest})
 
     def _report_start(self, name: str, start: StartTask) -> None:
         """Report an agent's environment once, or why it does not start, with the end of its traceback."""

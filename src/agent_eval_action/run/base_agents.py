@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,12 +112,21 @@ class LazyBaseAgents:
 
     async def group(self, agents: frozenset[str]) -> AgentGroup:
         """Wait until these are open and return them; the caller must not stop the group."""
-        return _join({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
+        groups = {name: await asyncio.shield(self._opening[name]) for name in sorted(agents)}
+        started = {name: group for name, group in groups.items() if name in group.drivers}
+        return AgentGroup(
+            "base",
+            {name: group.drivers[name] for name, group in started.items()},
+            {name: group.starts[name] for name, group in started.items()},
+            next((group.commit for group in groups.values() if group.commit), ""),
+            missing={name: group.missing[name] for name, group in groups.items() if name in group.missing},
+            absent=frozenset(name for name, group in groups.items() if name in group.absent),
+        )
 
-    def opened(self) -> AgentGroup:
+    async def opened(self) -> AgentGroup:
         """Return all agents that are open by now."""
-        done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
-        return _join({name: task.result() for name, task in done.items() if task.exception() is None})
+        done = (name for name, task in self._opening.items() if task.done() and not task.cancelled())
+        return await self.group(frozenset(name for name in done if self._opening[name].exception() is None))
 
     async def stop(self) -> None:
         """Stop everything that was opened or is opening; ignores errors of opening."""
@@ -128,16 +138,11 @@ class LazyBaseAgents:
                 await group.stop()
 
 
-def _join(groups: Mapping[str, AgentGroup]) -> AgentGroup:
-    """Join each agent from the group it was opened with."""
-    return AgentGroup(
-        "base",
-        {name: group.drivers[name] for name, group in groups.items() if name in group.drivers},
-        {name: group.starts[name] for name, group in groups.items() if name in group.drivers},
-        next((group.commit for group in groups.values() if group.commit), ""),
-        missing={name: group.missing[name] for name, group in groups.items() if name in group.missing},
-        absent=frozenset(name for name, group in groups.items() if name in group.absent),
-    )
+def unavailable_fields(reasons: Mapping[str, str], agents: AbstractSet[str]) -> dict[str, Any]:
+    """Return the fields of ``Base`` for agents that cannot be run: a single reason if that is all ``agents``."""
+    if reasons and reasons.keys() >= agents:
+        return {"unavailable": "; ".join(dict.fromkeys(reasons.values())), "unavailable_agents": {}}
+    return {"unavailable_agents": dict(reasons)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,11 +300,10 @@ async def open_base_agents(
         raise
     if not found:
         tree.release()
-    drivers = {agent.name: driver for agent, driver in zip(found, made, strict=True)}
     lost = {agent.name: why for agent, why in zip(agents, located, strict=True) if isinstance(why, _NotOnBase)}
     return AgentGroup.start(
         "base",
-        drivers,
+        {agent.name: driver for agent, driver in zip(found, made, strict=True)},
         commit=base.commit,
         release=tree.release,
         missing={name: why.reason for name, why in lost.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from agent_eval_action.baseline.history_session import HistorySession
@@ -10,11 +10,11 @@ from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.models import Settings
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.results.base import CaseKey, Frozen
+from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.evalset import DatasetCase, EvalCase
 from agent_eval_action.results.history import kept_key
-from agent_eval_action.results.run_result import CriterionInfo, Goal
-from agent_eval_action.run.plan import Plan, PlannedSet, estimate_plan
+from agent_eval_action.results.run_result import Goal
+from agent_eval_action.run.plan import Plan, estimate_plan
 from agent_eval_action.run.shards import CaseSeconds, expected_seconds
 
 _TAGS: Final = 100
@@ -87,27 +87,45 @@ class SuiteListing(Frozen):
 
 
 def list_suite(settings: Settings, found: Discovery, plan: Plan, session: HistorySession) -> SuiteListing:
-    """Everything that a run with these settings would measure, with an estimate by main's history."""
+    """Return everything that a run with these settings would measure, with an estimate by main's history."""
     pooled = session.history(plan.suite()).pooled
-    times = {case.key: case.seconds for case in pooled.cases if case.seconds is not None} if pooled else {}
+    times = {case.key: case.seconds for case in pooled.cases} if pooled else {}
     sets: dict[str, list[ListedSet]] = {agent.name: [] for agent in found.agents}
     for planned in plan.sets:
-        sets[planned.agent].append(_set(planned, times))
-    agents = [
+        cases = (
+            ListedCase(
+                case=item.case.eval_id,
+                line=item.case.line,
+                turns=None if item.case.conversation is None else len(item.case.conversation),
+                tags=tags_of(item.case),
+                seconds=times.get(kept_key(planned.case_key(item))),
+            )
+            for item in planned.cases
+        )
+        criteria = (
+            ListedCriterion(
+                name=info.name,
+                threshold=info.threshold,
+                goal=info.goal,
+                judge=info.judge or None,
+                source=info.source,
+                line=info.line,
+            )
+            for info in planned.infos
+        )
+        listed = ListedSet(eval_set=planned.key, path=planned.path, criteria=tuple(criteria), cases=tuple(cases))
+        sets[planned.agent].append(listed)
+    agents = (
         ListedAgent(agent=agent.name, path=relative(agent.path, settings.workspace), sets=tuple(sets[agent.name]))
         for agent in sorted(found.agents, key=lambda agent: agent.name)
-    ]
+    )
     known = CaseSeconds.of_record(plan, pooled)
-    return SuiteListing(agents=tuple(agents), estimate=_estimate(settings, plan, session, known))
-
-
-def _estimate(settings: Settings, plan: Plan, session: HistorySession, known: CaseSeconds) -> RunEstimate:
-    judges = estimate_plan(plan, Meter.for_run(settings).prices)
     seconds = expected_seconds(known.seconds, dict.fromkeys(known.seconds, 1), 1, settings.concurrency)
+    judges = estimate_plan(plan, Meter.for_run(settings).prices)
     cost = next((record.cost for record in session.found.records if record.cost is not None), None)
-    return RunEstimate(
+    estimate = RunEstimate(
         attempts=plan.cases * plan.repeats,
-        turns=plan.repeats * sum(len(item.case.conversation or ()) for planned in plan.sets for item in planned.cases),
+        turns=plan.repeats * sum(len(item.case.turns) for planned in plan.sets for item in planned.cases),
         judge_calls=judges.calls,
         most_judge_calls=judges.most_calls,
         judge_usd=judges.usd,
@@ -116,31 +134,7 @@ def _estimate(settings: Settings, plan: Plan, session: HistorySession, known: Ca
         usd=cost.usd if cost is not None else None,
         history=session.store.name if session.found.records else "",
     )
-
-
-def _set(planned: PlannedSet, times: Mapping[CaseKey, float]) -> ListedSet:
-    return ListedSet(
-        eval_set=planned.key,
-        path=planned.path,
-        criteria=tuple(map(_criterion, planned.infos)),
-        cases=tuple(_case(item.case, times.get(kept_key(planned.case_key(item)))) for item in planned.cases),
-    )
-
-
-def _criterion(info: CriterionInfo) -> ListedCriterion:
-    return ListedCriterion(
-        name=info.name,
-        threshold=info.threshold,
-        goal=info.goal,
-        judge=info.judge or None,
-        source=info.source,
-        line=info.line,
-    )
-
-
-def _case(case: EvalCase, seconds: float | None) -> ListedCase:
-    turns = None if case.conversation is None else len(case.conversation)
-    return ListedCase(case=case.eval_id, line=case.line, turns=turns, tags=tags_of(case), seconds=seconds)
+    return SuiteListing(agents=tuple(agents), estimate=estimate)
 
 
 def tags_of(case: EvalCase) -> tuple[str, ...]:

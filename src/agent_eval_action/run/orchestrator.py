@@ -12,8 +12,6 @@ from typing import Any, Final, Protocol
 from agent_eval_action.gate.next_step import Run, Step, Stop
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import (
-    AgentConditions,
-    AttemptError,
     Base,
     Conditions,
     ErrorKind,
@@ -23,7 +21,7 @@ from agent_eval_action.results.run_result import (
     RunStatus,
 )
 from agent_eval_action.run.attempt_runner import AttemptRunner, interleave
-from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
+from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents, unavailable_fields
 from agent_eval_action.run.events import AgentStarting, Notice, RerunsPlanned, RunPlanned
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
@@ -105,36 +103,32 @@ class Orchestrator:
             start.add_done_callback(lambda _: self.runner.stall.record_progress())
         try:
             await self._run_until_stopped()
-            self._record_missing_control()
+            await self._record_missing_control()
         finally:
             if self.base_agents is not None:
                 await self.base_agents.stop()
 
     def result(self, started_at: str = "", seconds: float = 0.0) -> RunResult:
         """Return the run so far, without a decision."""
+        # of an agent's conditions, those that other jobs of the run recorded count
+        agents = {agent.agent: agent for agent in (*self.head.conditions(), *self.conditions.agents)}
         return self.runner.collector.result(
             self.runner.budget.meter,
             seconds,
             started_at=started_at,
             status=self.stop.status,
-            conditions=self.conditions.model_copy(update={"agents": self._agents()}),
+            conditions=self.conditions.model_copy(update={"agents": tuple(agents.values())}),
             base=self.base,
             cut_short=self._cut_short,
             phases=tuple(self._phases),
         )
 
-    def _agents(self) -> tuple[AgentConditions, ...]:
-        """Return the agents' conditions, preferring those that other jobs of the run recorded."""
-        agents = {agent.agent: agent for agent in (*self.head.conditions(), *self.conditions.agents)}
-        return tuple(agents.values())
-
     async def _run_until_stopped(self) -> None:
         steps = asyncio.create_task(self._run_steps())
         stopped = asyncio.create_task(self.stop.wait())
         stalled = asyncio.create_task(self._wait_for_stall())
-        tasks = (steps, stopped, stalled)
         try:
-            await asyncio.wait(tasks, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((steps, stopped, stalled), timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
             if not steps.done():
                 self._end_early(stalled.result() if stalled.done() else "")
         finally:
@@ -193,6 +187,9 @@ class Orchestrator:
             if stuck and not self._cut_short and not meter.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else the gate requests it forever
 
+    def _ask(self, next_step: NextStep, *, control: bool) -> Step:
+        return next_step(self.result(), control=control)
+
     async def _take(self, step: Run, *, control: bool) -> bool:
         """Make the attempts of a step; return whether the base's agent can still be run."""
         if step.purpose == "control":
@@ -200,9 +197,6 @@ class Orchestrator:
             return await self._run_base(runs, step.why, head_runs, errors_answer=step.errors_answer)
         await self._rerun(step, control=control)
         return control
-
-    def _ask(self, next_step: NextStep, *, control: bool) -> Step:
-        return next_step(self.result(), control=control)
 
     async def _run_first_pass(self) -> None:
         attempts = list(self.plan.attempts())
@@ -257,8 +251,10 @@ class Orchestrator:
             head_attempts = self._plan_attempts(own, "control", self.head)
             self.runner.emit(RerunsPlanned(len(attempts) + len(head_attempts), "control", why))
             await self._make("control", interleave(attempts, head_attempts), group, self.head)
-        lacking = _lack_credentials(failed)
-        head_lacks = _lack_credentials(await self.head.start_errors())
+        lacking, head_lacks = (
+            {name for name, error in errors.items() if error.kind is ErrorKind.CREDENTIALS}
+            for errors in (failed, await self.head.start_errors())
+        )
         broken = {} if errors_answer else self.runner.collector.base_errors()
         broken |= {name: error for name, error in failed.items() if name not in lacking & head_lacks}
         commit = group.commit[:10]
@@ -276,7 +272,7 @@ class Orchestrator:
                 "agents": tuple(agents.values()),
                 "lacking": tuple(sorted({*base.lacking, *lacking})),
                 "absent": tuple(sorted({*base.absent, *group.absent})),
-                **self._unavailable({**unavailable, **base.unavailable_agents}),
+                **unavailable_fields({**unavailable, **base.unavailable_agents}, self._runnable_agents),
             }
         )
         rest = "has no baseline" if self.base_passes else "verdict stands on history"
@@ -287,19 +283,17 @@ class Orchestrator:
             if name not in base.unavailable_agents:
                 self._warn(f"no control of {name}: {why}; {'it' if self.base_passes else 'its'} {rest}")
 
-    def _unavailable(self, reasons: Mapping[str, str]) -> dict[str, Any]:
-        """Return the fields of ``Base`` for agents that cannot be run: a single reason if none of the plan's can."""
-        if reasons and reasons.keys() >= {planned.agent for planned in self.plan.sets} - self.head.replay_only:
-            return {"unavailable": "; ".join(dict.fromkeys(reasons.values())), "unavailable_agents": {}}
-        return {"unavailable_agents": dict(reasons)}
+    @property
+    def _runnable_agents(self) -> set[str]:
+        return {planned.agent for planned in self.plan.sets} - self.head.replay_only
 
-    def _record_missing_control(self) -> None:
+    async def _record_missing_control(self) -> None:
         """After an early end, record that a control was possible: without it the run neither fails nor passes."""
         if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
             return
-        opened = self.base_agents.opened()
+        opened = await self.base_agents.opened()
         if opened.missing:
-            self.base = Base(commit=opened.commit or None, **self._unavailable(opened.missing))
+            self.base = Base(commit=opened.commit or None, **unavailable_fields(opened.missing, self._runnable_agents))
         elif self.base_agents.commit:
             self.base = Base(commit=self.base_agents.commit)
 
@@ -330,10 +324,6 @@ class Orchestrator:
 
     def _warn(self, text: str) -> None:
         self.runner.emit(Notice(text, level="warning"))
-
-
-def _lack_credentials(errors: Mapping[str, AttemptError]) -> set[str]:
-    return {name for name, error in errors.items() if error.kind is ErrorKind.CREDENTIALS}
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

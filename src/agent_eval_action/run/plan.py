@@ -148,6 +148,23 @@ class Plan:
         )
         return Plan(tuple(planned for planned in sets if planned.cases), self.repeats if repeats is None else repeats)
 
+    def with_unmeasured(self, criteria: Container[tuple[str, str, str]], cases: Container[CaseKey]) -> Plan:
+        """The plan with these criteria (agent, set and name of each) and cases marked as not measured."""
+        sets = []
+        for planned in self.sets:
+            infos = (
+                info.model_copy(update={"unmeasured": NOT_MEASURED})
+                if (planned.agent, planned.key, info.name) in criteria
+                else info
+                for info in planned.infos
+            )
+            items = (
+                replace(item, unmeasured=NOT_MEASURED) if planned.case_key(item) in cases else item
+                for item in planned.cases
+            )
+            sets.append(replace(planned, infos=tuple(infos), cases=tuple(items)))
+        return replace(self, sets=tuple(sets)) if criteria or cases else self
+
     def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt, pass by pass, so that a run cut short has covered as many cases as possible."""
         for repeat in range(self.repeats):
@@ -243,19 +260,20 @@ def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collectio
 
     ``recorded``: names of agents that are recordings, whose users are not simulated.
     """
-    sets = []
-    for planned in plan.sets if lacking else ():
-        infos = tuple(
-            info.model_copy(update={"unmeasured": NOT_MEASURED}) if lacking.keys() & set(criterion.models()) else info
-            for criterion, info in zip(planned.criteria, planned.infos, strict=True)
-        )
-        cases = planned.cases
-        if planned.agent not in recorded and planned.simulator.model in lacking:  # the user cannot be simulated
-            cases = tuple(
-                replace(item, unmeasured=NOT_MEASURED) if item.case.conversation_scenario else item for item in cases
-            )
-        sets.append(replace(planned, infos=infos, cases=cases))
-    return replace(plan, sets=tuple(sets)) if lacking else plan
+    criteria = {
+        (planned.agent, planned.key, criterion.name)
+        for planned in plan.sets
+        for criterion in planned.criteria
+        if lacking.keys() & set(criterion.models())
+    }
+    cases = {
+        planned.case_key(item)
+        for planned in plan.sets
+        if planned.agent not in recorded and planned.simulator.model in lacking
+        for item in planned.cases
+        if item.case.conversation_scenario  # the user cannot be simulated
+    }
+    return plan.with_unmeasured(criteria, cases)
 
 
 def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) -> Estimate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.config.types import MOST_SHARDS, ShardOption
 from agent_eval_action.errors import UsageError
 from agent_eval_action.gate.next_step import Run, Step, Stop
-from agent_eval_action.llm.budget import Meter
+from agent_eval_action.llm.budget import Meter, Spend
 from agent_eval_action.results.base import CaseKey, Frozen, json_digest
 from agent_eval_action.results.findings import NAMED
 from agent_eval_action.results.history import Record, kept_key
@@ -38,8 +38,9 @@ from agent_eval_action.results.run_result import (
     ShardTrouble,
 )
 from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run.base_agents import unavailable_fields
 from agent_eval_action.run.collector import ResultCollector
-from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.run_gate import RunGate
 
 _STATUS: Final[Mapping[RunStatus, str]] = {
@@ -160,20 +161,35 @@ def join_shards(
     """
     problems = list(unreadable)
     used = _usable_results(sorted(given, key=lambda each: each.age), plan.digest(), conditions.commit, problems)
-    plan = _with_unmeasured_marks(plan, used)
+    # what lacked credentials in a shard
+    criteria = {
+        (owner.agent, owner.eval_set, info.name)
+        for each in used
+        for owner in each.result.sets
+        for info in owner.criteria
+        if info.unmeasured
+    }
+    plan = plan.with_unmeasured(
+        criteria, {key for each in used for key, case in each.result.keyed_cases() if case.unmeasured}
+    )
     collector = ResultCollector(plan)
-    for each in used:
-        _restore(each, collector)
-    owners = {case.key: (each.shard, case.shard) for each in used if each.shard.wave == 1 for case in each.shard.cases}
+    for each in used:  # oldest first, so that newer attempts replace older ones
+        for key, case in each.result.keyed_cases():
+            for summary in case.attempts:
+                collector.restore(key, "head", summary)
+            for summary in case.control:
+                collector.restore(key, "base", summary)
+    owners = {
+        case.key: (case.shard, each.shard.count) for each in used if each.shard.wave == 1 for case in each.shard.cases
+    }
     problems = list(_with_missing(problems, used, collector, owners))
-    reasons = {problem.number: problem for problem in problems if problem.undecided}
+    details = {problem.number: problem.detail for problem in problems if problem.undecided and problem.detail}
     not_made = {}
     for key in collector.unmade():
-        number = owners[key][1] if key in owners else 0
-        count = owners[key][0].count if key in owners else 0
+        number, count = owners.get(key, (0, 0))
         why = f"shard {number} of {count} did not measure it" if number else "no shard measured it"
-        if number in reasons and reasons[number].detail:
-            why += f": {reasons[number].detail}"
+        if number in details:
+            why += f": {details[number]}"
         not_made[key] = AttemptError(kind=ErrorKind.STOPPED, message=why)
     collector.not_made = not_made
     in_order = sorted(used, key=lambda each: (each.shard.wave, each.shard.number, each.age))
@@ -227,62 +243,29 @@ def _usable_results(
     return sorted(by_shard.values(), key=lambda each: each.age)
 
 
-def _with_unmeasured_marks(plan: Plan, used: Sequence[ShardResult]) -> Plan:
-    """Return the plan with the marks that the shards left on whatever lacked credentials."""
-    criteria: dict[tuple[str, str, str], str] = {}
-    cases: dict[CaseKey, str] = {}
-    for each in used:
-        cases |= {key: case.unmeasured for key, case in each.result.keyed_cases() if case.unmeasured}
-        for owner in each.result.sets:
-            for info in owner.criteria:
-                if info.unmeasured:
-                    criteria[owner.agent, owner.eval_set, info.name] = info.unmeasured
-    if not criteria and not cases:
-        return plan
-
-    def marked(planned: PlannedSet) -> PlannedSet:
-        infos = tuple(
-            info.model_copy(update={"unmeasured": criteria.get((planned.agent, planned.key, info.name), "")})
-            for info in planned.infos
-        )
-        items = (replace(item, unmeasured=cases.get(planned.case_key(item), "")) for item in planned.cases)
-        return replace(planned, infos=infos, cases=tuple(items))
-
-    return replace(plan, sets=tuple(map(marked, plan.sets)))
-
-
-def _restore(each: ShardResult, collector: ResultCollector) -> None:
-    """Add the attempts of a result. Newer results are added later, and replace older attempts."""
-    known = {key for key, _ in collector.plan.digests()}
-    for key, case in each.result.keyed_cases():
-        if key in known:
-            for summary in case.attempts:
-                collector.restore(key, "head", summary)
-            for summary in case.control:
-                collector.restore(key, "base", summary)
-
-
 def _with_missing(
     problems: Sequence[ShardProblem],
     used: Sequence[ShardResult],
     collector: ResultCollector,
-    owners: Mapping[CaseKey, tuple[Shard, int]],
+    owners: Mapping[CaseKey, tuple[int, int]],
 ) -> Iterator[ShardProblem]:
-    """Yield the problems with the cases each leaves unmeasured, then the unmeasured cases without a problem."""
-    uncovered: dict[tuple[int, int], list[CaseKey]] = {}
+    """Yield the problems with the cases each leaves unmeasured, then the unmeasured cases without a problem.
+
+    ``owners``: the number and the count of the shard that each case belongs to.
+    """
+    uncovered: defaultdict[tuple[int, int], list[CaseKey]] = defaultdict(list)
     for key in collector.unmade():
-        shard, number = owners.get(key, (None, 0))
-        uncovered.setdefault((number, shard.count if shard else 0), []).append(key)
+        uncovered[owners.get(key, (0, 0))].append(key)
     for problem in problems:
         blamed = problem.wave == 1 and problem.number and problem.kind is not ShardTrouble.SUPERSEDED
         cases = uncovered.pop((problem.number, problem.count), ()) if blamed else ()
         named = tuple(sorted(cases)[:NAMED])
         yield problem.model_copy(update={"cases": len(cases), "named": named}) if cases else problem
     for each in used:
-        result, place = each.result, (each.shard.number, each.shard.count)
+        result = each.result
         if each.shard.wave > 1:
             continue
-        cases = uncovered.pop(place, ())
+        cases = uncovered.pop((each.shard.number, each.shard.count), ())
         if result.status is not RunStatus.COMPLETE:
             yield each.problem(ShardTrouble.UNFINISHED, result.cut_short or _STATUS[result.status], cases)
         elif cases:
@@ -303,21 +286,19 @@ def _join_bases(used: Iterable[ShardResult], plan: Plan) -> Base | None:
         agents |= {agent.agent: agent for agent in base.agents}
         own = {owner.agent for owner in each.result.sets}
         reasons |= dict.fromkeys(own, base.unavailable) if base.unavailable else base.unavailable_agents
-    update: dict[str, Any] = {"unavailable_agents": reasons}
-    if reasons and reasons.keys() >= {planned.agent for planned in plan.sets}:
-        update = {"unavailable": "; ".join(dict.fromkeys(reasons.values()))}
     return Base(
         commit=next((base.commit for _, base in bases if base.commit), None),
         agents=tuple(agents.values()),
         lacking=tuple(sorted({name for _, base in bases for name in base.lacking})),
         absent=tuple(sorted({name for _, base in bases for name in base.absent})),
-        **update,
+        **unavailable_fields(reasons, {planned.agent for planned in plan.sets}),
     )
 
 
 _RECORD_SHOWN: Final = 12
 _LIMITS: Final = ("concurrency", "max_calls", "max_tokens", "max_extra_runs")
 _RATES: Final = ("requests_per_minute", "tokens_per_minute")
+_NOTHING: Final = Spend()
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,20 +337,14 @@ class CaseSeconds:
     def of_record(cls, plan: Plan, pooled: Record | None, newest: str = "") -> CaseSeconds:
         """Read them from main's pooled history."""
         recorded = {case.key: case.seconds for case in pooled.cases} if pooled else {}
-        known: dict[CaseKey, float] = {}
-        for key, _ in plan.digests():
-            if (measured := recorded.get(kept_key(key))) is not None:
-                known[key] = measured
+        measured = {key: recorded.get(kept_key(key)) for key, _ in plan.digests()}
+        known = {key: seconds for key, seconds in measured.items() if seconds is not None}
         seconds: dict[CaseKey, float] = {}
         for planned in plan.sets:
             keys = [planned.case_key(item) for item in planned.cases]
-            usual = _median([known[key] for key in keys if key in known], _median(list(known.values()), 1.0))
+            usual = statistics.median([known[key] for key in keys if key in known] or [*known.values()] or [1.0])
             seconds |= {key: known.get(key, usual) for key in keys}
         return cls(seconds, newest, len(known))
-
-
-def _median(values: Sequence[float], otherwise: float) -> float:
-    return statistics.median(values) if values else otherwise
 
 
 def divide(seconds: Mapping[CaseKey, float], count: int) -> dict[CaseKey, int]:
@@ -385,9 +360,9 @@ def divide(seconds: Mapping[CaseKey, float], count: int) -> dict[CaseKey, int]:
 
 def shard_seconds(seconds: Mapping[CaseKey, float], chosen: Mapping[CaseKey, int]) -> dict[int, float]:
     """Return the seconds that the cases of each shard take one after another."""
-    found: dict[int, float] = {}
+    found: defaultdict[int, float] = defaultdict(float)
     for key, number in chosen.items():
-        found[number] = found.get(number, 0.0) + seconds[key]
+        found[number] += seconds[key]
     return found
 
 
@@ -407,16 +382,9 @@ def expected_seconds(
     seconds: Mapping[CaseKey, float], chosen: Mapping[CaseKey, int], count: int, sessions: int
 ) -> float:
     """Return the expected seconds of the slowest shard, with its share of the sessions."""
-    longest: dict[int, float] = {}
-    for key, number in chosen.items():
-        longest[number] = max(longest.get(number, 0.0), seconds[key])
-    return max(
-        (
-            max(longest[number], taken / part_of(sessions, number, count))
-            for number, taken in shard_seconds(seconds, chosen).items()
-        ),
-        default=0.0,
-    )
+    # no shard is faster than its longest case
+    shared = (taken / part_of(sessions, number, count) for number, taken in shard_seconds(seconds, chosen).items())
+    return max((*shared, *(seconds[key] for key in chosen)), default=0.0)
 
 
 def part_of(total: int, number: int, count: int) -> int:
@@ -424,7 +392,7 @@ def part_of(total: int, number: int, count: int) -> int:
     return max(1, total // count + (number <= total % count))
 
 
-def share_limits(settings: Settings, shard: ShardOption, spent: Spent | None = None) -> Settings:
+def share_limits(settings: Settings, shard: ShardOption, spent: Spend = _NOTHING) -> Settings:
     """Return the settings of a shard: its share of sessions, rates and budgets, so that all shards keep the run's.
 
     ``spent``: what the run has spent already.
@@ -434,7 +402,6 @@ def share_limits(settings: Settings, shard: ShardOption, spent: Spent | None = N
         return part_of(max(limit - gone, 0), shard.number, shard.count)
 
     llm = settings.llm
-    spent = spent or Spent()
     gone = {"max_calls": spent.calls, "max_tokens": spent.tokens}
     limits = {name: value for name in _LIMITS if (value := getattr(settings, name)) is not None}
     update: dict[str, Any] = {name: part(value, gone.get(name, 0)) for name, value in limits.items()}
@@ -471,14 +438,6 @@ def refuse_combinations(settings: Settings) -> None:
         raise UsageError(f"the results of shards lie in {settings.out}, where merge writes its own", hint=hint)
 
 
-class Spent(Frozen):
-    """What a run spent before a wave."""
-
-    calls: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-
-
 class WaveCase(ShardCase):
     """A wave's attempts of a case: ``runs``, and ``interleaved`` runs of this change's agent in turn with them.
 
@@ -492,7 +451,10 @@ class WaveCase(ShardCase):
 
 
 class Wave(Frozen):
-    """The file that ``agent-eval next-wave`` writes: the next attempts of each of ``count`` jobs, and the reason."""
+    """The file that ``agent-eval next-wave`` writes: the next attempts of each of ``count`` jobs, and the reason.
+
+    ``spent``: what the run has spent before.
+    """
 
     schema_version: Literal[1] = 1
     wave: int = Field(ge=2)
@@ -501,7 +463,7 @@ class Wave(Frozen):
     step: Literal["rerun", "suite", "control"]
     why: str = ""
     errors_answer: bool = False
-    spent: Spent = Spent()
+    spent: Spend = _NOTHING
     cases: tuple[WaveCase, ...] = ()
 
     def step_of(self, number: int) -> Run:
@@ -513,12 +475,10 @@ class Wave(Frozen):
 
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
         """Return the numbers of repeats made before, by case and arm."""
-        arms: tuple[ArmName, ArmName] = ("head", "base")
-        return {
-            (case.key, arm): made
-            for case in self.cases
-            for arm, made in zip(arms, (case.made_head, case.made_base), strict=True)
-        }
+        found: dict[tuple[CaseKey, ArmName], int] = {}
+        for case in self.cases:
+            found[case.key, "head"], found[case.key, "base"] = case.made_head, case.made_base
+        return found
 
     def attempts_of(self, number: int) -> int:
         """Return the number of attempts of one job."""
@@ -527,22 +487,22 @@ class Wave(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """One shard's part of a plan, and in a later wave its step."""
+    """One shard's part of a plan, and in a later wave its step.
+
+    ``block`` describes it in the results, but for the digest of the configuration.
+    """
 
     plan: Plan
-    number: int
-    count: int
-    digest: str
-    cases: tuple[ShardCase, ...]
+    block: Shard
     wave: Wave | None = None
 
     @classmethod
-    def of_plan(cls, plan: Plan, shard: ShardOption, seconds: CaseSeconds) -> ShardPart:
-        """Return a shard of the first pass."""
-        chosen = divide(seconds.seconds, shard.count)
+    def of_plan(cls, plan: Plan, shard: ShardOption, chosen: Mapping[CaseKey, int]) -> ShardPart:
+        """Return a shard of the first pass. ``chosen``: the shard number of every case, as ``divide`` returns it."""
         own = {key for key, number in chosen.items() if number == shard.number}
         cases = tuple(ShardCase(**key._asdict(), shard=chosen[key]) for key, _ in plan.digests())
-        return cls(plan.part(own), shard.number, shard.count, plan.digest(), cases)
+        block = Shard(number=shard.number, count=shard.count, plan=plan.digest(), configuration="", cases=cases)
+        return cls(plan.part(own), block)
 
     @classmethod
     def of_wave(cls, plan: Plan, shard: ShardOption, wave: Wave, path: Path) -> ShardPart:
@@ -553,28 +513,20 @@ class ShardPart:
             raise UsageError(f"{path} is for {wave.count} shards, and this is shard {shard}")
         own = {case.key for case in wave.cases if case.shard == shard.number}
         cases = tuple(ShardCase(**case.key._asdict(), shard=case.shard) for case in wave.cases)
-        return cls(plan.part(own, repeats=0), shard.number, shard.count, wave.plan, cases, wave)
+        block = Shard(
+            number=shard.number, count=shard.count, wave=wave.wave, plan=wave.plan, configuration="", cases=cases
+        )
+        return cls(plan.part(own, repeats=0), block, wave)
 
     @property
     def step(self) -> Run | None:
         """The step that replaces the first pass; None in the first wave."""
-        return self.wave.step_of(self.number) if self.wave else None
+        return self.wave.step_of(self.block.number) if self.wave else None
 
     @property
     def made(self) -> dict[tuple[CaseKey, ArmName], int]:
         """The numbers of repeats that other jobs have made before, by case and arm."""
         return self.wave.made() if self.wave else {}
-
-    def block(self, configuration: str) -> Shard:
-        """Return the description of this part for the results."""
-        return Shard(
-            number=self.number,
-            count=self.count,
-            wave=self.wave.wave if self.wave else 1,
-            plan=self.digest,
-            configuration=configuration,
-            cases=self.cases,
-        )
 
 
 def wave_of(
@@ -592,7 +544,6 @@ def wave_of(
     if count == 1:
         return None
     chosen = divide(times, count)
-    uses = joined.meter.spent
     made = joined.collector.next_repeat
     return Wave(
         wave=joined.next_wave,
@@ -601,7 +552,7 @@ def wave_of(
         step=step.purpose,
         why=step.why,
         errors_answer=step.errors_answer,
-        spent=Spent(calls=uses.calls, tokens=uses.tokens, usd=uses.usd),
+        spent=joined.meter.spent,
         cases=tuple(
             WaveCase(
                 **key._asdict(),
@@ -618,7 +569,7 @@ def wave_of(
 
 def step_seconds(step: Run, seconds: Mapping[CaseKey, float]) -> dict[CaseKey, float]:
     """Return the seconds that the attempts of a step take, by case."""
-    found: dict[CaseKey, float] = {}
+    found: defaultdict[CaseKey, float] = defaultdict(float)
     for key, runs in (*step.attempts, *step.interleaved):
-        found[key] = found.get(key, 0.0) + runs * seconds.get(key, 1.0)
+        found[key] += runs * seconds.get(key, 1.0)
     return found

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from agent_eval_action.config.models import LlmOptions, Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.errors import UsageError
+from agent_eval_action.llm.budget import Spend
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import Provenance
 from agent_eval_action.run.shards import (
     CaseSeconds,
     ShardPart,
-    Spent,
     configuration_digest,
     divide,
     expected_seconds,
@@ -72,13 +72,13 @@ def test_without_history_cases_are_counted() -> None:
 def test_the_parts_of_a_plan_are_the_plan_with_all_repeats_of_a_case_together() -> None:
     plan = plan_of(11, 3, repeats=2)
     known = CaseSeconds(dict.fromkeys((key for key, _ in plan.digests()), 1.0))
-    parts = [ShardPart.of_plan(plan, shard(number, 4), known) for number in range(1, 5)]
+    parts = [ShardPart.of_plan(plan, shard(number, 4), divide(known.seconds, 4)) for number in range(1, 5)]
     made = [planned.key for part in parts for planned in part.plan.attempts()]
     assert sorted(made) == sorted(planned.key for planned in plan.attempts())
     for part in parts:
         assert {planned.key.repeat for planned in part.plan.attempts()} == {0, 1}
-        assert part.block("c").plan == plan.digest()
-        assert {case.key for case in part.block("c").cases} == {key for key, _ in plan.digests()}
+        assert part.block.plan == plan.digest()
+        assert {case.key for case in part.block.cases} == {key for key, _ in plan.digests()}
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +101,7 @@ def test_all_shards_together_have_the_limits_of_one_run(count: int, sessions: in
 
 def test_a_wave_shares_what_is_left_of_the_budgets() -> None:
     whole = SETTINGS.model_copy(update={"max_calls": 100, "max_cost": 10.0})
-    part = share_limits(whole, shard(1, 4), Spent(calls=60, usd=6.0))
+    part = share_limits(whole, shard(1, 4), Spend(calls=60, usd=6.0))
     assert part.max_calls == 10
     assert part.max_cost == pytest.approx(1.0)
 
