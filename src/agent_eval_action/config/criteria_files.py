@@ -87,7 +87,7 @@ Reading = tuple[list[CriterionSpec], list[Issue], list[Problem]]
 
 
 class _EvalConfig(Frozen):
-    metrics_to_run: tuple[str, ...] = ()
+    metrics_to_run: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     custom_metrics: tuple[_Metric, ...] = ()
 
 

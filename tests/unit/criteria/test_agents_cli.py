@@ -261,6 +261,7 @@ def test_a_metric_of_one_turn_does_not_apply_to_a_conversation(tmp_path: Path) -
         ("metrics_to_run: [no_such]", "Vertex AI has no metric `no_such`"),
         ("metrics_to_run: [final_respons_quality]", "did you mean `final_response_quality`?"),
         ("metrics_to_run: []", "metrics_to_run is empty, so there is nothing to measure"),
+        ("metrics_to_run: ['']", "should have at least 1 character"),
         (FUNCTION.replace("tone.py", "../../outside.py"), "cannot be read"),
         (FUNCTION.replace("custom_function_file", "custom_funktion"), "did you mean `custom_function`?"),
     ],
