@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from agent_eval_action.diagnostics import suggestions
 from agent_eval_action.results.decision import CriterionChange, PairChange, Unit
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionInfo, Goal, Totals
 
 MINUS: Final = "\N{MINUS SIGN}"
 NONE: Final = "–"
+plural = suggestions.plural
 _HUGE, _LARGE, _TENS = 10**15, 1e7, 10
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -81,11 +83,6 @@ def attempts(totals: Totals) -> str:
     if totals.extra:
         text += f": {count(totals.attempts - totals.extra)} + {plural(totals.extra, 're-run')}"
     return f"{text}, {count(totals.control)} control" if totals.control else text
-
-
-def plural(value: int, noun: str, many: str | None = None) -> str:
-    """``1 case``, ``2 cases``, ``1,200 cases``."""
-    return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 
 def duration(seconds: float) -> str:
