@@ -15,11 +15,6 @@ class ForeignFile:
     hint: str
     recognises: Callable[[Any], bool]
 
-    @property
-    def refusal(self) -> str:
-        """The end of a message about such a file, after its path or "this"."""
-        return f"is {self.name}, which is not read"
-
 
 def recognise_eval_file(value: Any) -> ForeignFile | None:
     """The unsupported kind of a supposed eval file, or None. Never matches files that google-adk loads."""

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from agent_eval_action.diagnostics.foreign_files import recognise_eval_file
 from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, Source, read_text, shorten
 from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES, JsonRows, Table, is_table
 from agent_eval_action.errors import EvalFileError
@@ -16,7 +17,7 @@ from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
 from agent_eval_action.formats.adk_rust import ADK_RUST
 from agent_eval_action.formats.adk_sessions import ADK_CONFORMANCE, ADK_SESSION
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
-from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
+from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.formats.tables import TABLE, holds_rows
 from agent_eval_action.formats.trpc import TRPC
@@ -107,7 +108,7 @@ def load_eval_file(
 
 def _recognise(reading: Reading) -> Format:
     """The format of the file; after an error, any format."""
-    foreign = recognise_foreign(reading.value)
+    foreign = recognise_eval_file(reading.value)
     known = next((form for form in map(FORMATS.__getitem__, FORMATS.builtin) if form.recognises(reading.value)), None)
     if known is not None and not foreign:
         return known
@@ -115,8 +116,7 @@ def _recognise(reading: Reading) -> Format:
     if (found := next((form for form in packaged if form.recognises(reading.value)), None)) is not None:
         return found
     if foreign:
-        refusal, hint = foreign
-        reading.error((), f"this {refusal}", hint=hint)
+        reading.error((), f"this is {foreign.name}, which is not read", hint=foreign.hint)
     else:
         hint = 'an eval file is `{"eval_set_id": ..., "eval_cases": [...]}`, or a list of turns'
         reading.error((), "this is no eval file", value=shorten(reading.value), hint=hint)

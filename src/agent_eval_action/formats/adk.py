@@ -6,8 +6,6 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from agent_eval_action.diagnostics.json_positions import skip_space
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
 from agent_eval_action.formats.base import Format, Reading, list_of, objects_of
-from agent_eval_action.formats.validation import check_genai, validate
+from agent_eval_action.formats.validation import check_genai, spelled, validate
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.evalset import (
     BUILT_IN_PERSONAS,
@@ -27,18 +25,33 @@ from agent_eval_action.results.evalset import (
     SessionInput,
 )
 
-_camel = cache(to_camel)  # called several times per turn
 _LONGEST_LIST: Final = 10_000
 _CASES_AT_ONCE: Final = 1_000
 _FREE: Final = frozenset({"args", "response", "state", "final_session_state", "finalSessionState"})
 """Objects that belong to the agent and may contain anything."""
 _MISSPELT: Final = 0.85  # unknown keys at least this similar to a known one get a warning
 _ROOT_KEYS: Final = {"evalSetId": "eval_set_id", "evalCases": "eval_cases"}
-_EVENT_VALUES: Final = (
-    ("content", "Content"),
-    ("grounding_metadata", "GroundingMetadata"),
-    ("usage_metadata", "GenerateContentResponseUsageMetadata"),
-)
+_GENAI: Final = {
+    "conversation": [
+        {
+            "user_content": "Content",
+            "final_response": "Content",
+            "intermediate_data": {
+                "tool_uses": ["FunctionCall"],
+                "tool_responses": ["FunctionResponse"],
+                "intermediate_responses": [[["Part"]]],
+                "invocation_events": [
+                    {
+                        "content": "Content",
+                        "grounding_metadata": "GroundingMetadata",
+                        "usage_metadata": "GenerateContentResponseUsageMetadata",
+                    }
+                ],
+            },
+        }
+    ]
+}
+"""google-genai's types in a case."""
 _CASES: Final = re.compile(r'"eval_cases"\s*:\s*\[\s*')
 _LOOKED_INTO: Final = ("inline", "file", "grounding", "usage")
 """Prefixes of objects that ``check_genai`` checks and our models do not: ``inline_data``, ``usageMetadata``."""
@@ -99,12 +112,15 @@ def _recognises(value: Any) -> bool:
 
 
 def _read(reading: Reading) -> EvalSet | None:
-    value, source = reading.value, reading.source
+    value = reading.value
     if reading.session is not None:
         hint = "write it as `session_input` of the cases"
         reading.error((), "an initial-session file goes with the older list schema only", hint=hint)
-    changed = _rename_root_keys(value, reading)
-    return read_eval_set(reading, EvalSet, None if changed else source.json)
+    renamed = [(camel, name) for camel, name in _ROOT_KEYS.items() if camel in value and name not in value]
+    for camel, name in renamed:
+        reading.warn((camel,), f"google-adk reads `{name}` only", hint=f"rename it to `{name}`")
+        value[name] = value.pop(camel)
+    return read_eval_set(reading, EvalSet, None if renamed else reading.source.json)
 
 
 def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = None) -> EvalSet | None:
@@ -116,8 +132,8 @@ def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = Non
     for index, case in objects_of(value.get("eval_cases")):
         at: JsonPath = ("eval_cases", index)
         changed |= _check_case(case, at, reading)
-        case_id, key = _get(case, "eval_id")
-        ids.append(((*at, key), case_id))
+        key = spelled(case, "eval_id")
+        ids.append(((*at, key), case.get(key)))
     check_ids(ids, reading)
     before = len(reading.errors)
     _report_long_lists(list_of(value.get("eval_cases")), ("eval_cases",), reading)
@@ -136,33 +152,22 @@ def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = Non
 ADK: Final = Format("adk", _recognises, _read)
 
 
-def _rename_root_keys(value: JsonObject, reading: Reading) -> bool:
-    """Rename camelCase keys at the root, which ADK refuses, with a warning. Returns whether there were any."""
-    found = [(camel, name) for camel, name in _ROOT_KEYS.items() if camel in value and name not in value]
-    for camel, name in found:
-        reading.warn((camel,), f"google-adk reads `{name}` only", hint=f"rename it to `{name}`")
-        value[name] = value.pop(camel)
-    return bool(found)
-
-
 def _validate(value: JsonObject, text: str | None, model: type[EvalSet], reading: Reading) -> EvalSet | None:
     """Validate the set; a large one in parts, so that values and errors of all cases are never in memory at once."""
     cases = value.get("eval_cases")
     if not isinstance(cases, list) or len(cases) <= _CASES_AT_ONCE:
         return validate(model, value, text, reading)
-    whole: EvalSet | None = None
     found: list[EvalCase] = []
     for start in range(0, len(cases), _CASES_AT_ONCE):
         some = cases[start : start + _CASES_AT_ONCE]
         reading.first_case = start
         part = validate(model, {**value, "eval_cases": some}, None, reading)
-        cases[start : start + _CASES_AT_ONCE] = [None] * len(some)
         if part is None:  # report only the first part with problems: those of the root are in every part
             break
-        whole = whole or part
+        cases[start : start + _CASES_AT_ONCE] = [None] * len(some)
         found += part.eval_cases
     reading.first_case = 0
-    return whole.model_copy(update={"eval_cases": tuple(found)}) if whole and not reading.errors else None
+    return part.model_copy(update={"eval_cases": tuple(found)}) if part and not reading.errors else None
 
 
 def _report_long_lists(value: Any, at: JsonPath, reading: Reading) -> None:
@@ -201,7 +206,8 @@ def warn_misspelt(value: JsonObject, known: tuple[str, ...], at: JsonPath, readi
 
 
 def _check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None:
-    persona, key = _get(scenario, "user_persona")
+    key = spelled(scenario, "user_persona")
+    persona = scenario.get(key)
     if isinstance(persona, str) and persona not in BUILT_IN_PERSONAS:
         hint = did_you_mean(persona, BUILT_IN_PERSONAS) or f"the built-in ones are {', '.join(BUILT_IN_PERSONAS)}"
         reading.error((*at, key), "no persona has this id", value=shorten(persona), hint=hint)
@@ -210,20 +216,16 @@ def _check_persona(scenario: JsonObject, at: JsonPath, reading: Reading) -> None
 def _check_case(case: JsonObject, at: JsonPath, reading: Reading) -> bool:
     """Report problems, and convert google-genai's values to snake_case. Returns whether ``case`` was changed."""
     changed = _check_keys(case, EvalCase, at, reading)
-    conversation, _ = _get(case, "conversation")
-    scenario, scenario_key = _get(case, "conversation_scenario")
-    if (conversation is None) == (scenario is None):
+    session_key, scenario_key = spelled(case, "session_input"), spelled(case, "conversation_scenario")
+    session, scenario = case.get(session_key), case.get(scenario_key)
+    if (case.get("conversation") is None) == (scenario is None):
         both = "both" if scenario is not None else "neither"
         reading.error(at, f"needs exactly one of `conversation` and `conversation_scenario`; it has {both}")
-    session, session_key = _get(case, "session_input")
     if isinstance(session, dict):
         changed |= _check_keys(session, SessionInput, (*at, session_key), reading)
     if isinstance(scenario, dict):
         _check_persona(scenario, (*at, scenario_key), reading)
-    for index, turn in objects_of(conversation):
-        for kind, value, below in _genai_values(turn):
-            changed |= check_genai(value, kind, (*at, "conversation", index, *below), reading)
-    return changed
+    return check_genai(case, _GENAI, at, reading) or changed
 
 
 def _check_keys(value: JsonObject, model: type[EvalCase | SessionInput], at: JsonPath, reading: Reading) -> bool:
@@ -231,54 +233,20 @@ def _check_keys(value: JsonObject, model: type[EvalCase | SessionInput], at: Jso
 
     ADK would keep them as unknown keys and read them once the file is written back. Returns whether any was dropped.
     """
-    known = {_camel(name): name for name in model.model_fields}
-    twice = [(camel, name) for camel, name in known.items() if camel != name and camel in value and name in value]
-    for camel, name in twice:
+    twice = [name for name in model.model_fields if name in value and spelled(value, name) != name]
+    for name in twice:
+        camel = spelled(value, name)
         reading.warn((*at, name), f"is given twice; `{camel}` counts", hint=f"remove `{name}`")
         del value[name]
     if not value.keys() <= model.model_fields.keys():
-        warn_misspelt(value, (*known.values(), *known), at, reading)
+        warn_misspelt(value, (*model.model_fields, *map(to_camel, model.model_fields)), at, reading)
     return bool(twice)
-
-
-def _genai_values(turn: JsonObject) -> Iterator[tuple[str, Any, JsonPath]]:
-    """google-genai's values in a turn: type, value and path from the turn."""
-    for name in ("user_content", "final_response"):
-        content, key = _get(turn, name)
-        yield "Content", content, (key,)
-    data, data_key = _get(turn, "intermediate_data")
-    if not isinstance(data, dict):
-        return
-    for name, kind in (("tool_uses", "FunctionCall"), ("tool_responses", "FunctionResponse")):
-        items, key = _get(data, name)
-        for index, item in enumerate(list_of(items)):
-            yield kind, item, (data_key, key, index)
-    pairs, key = _get(data, "intermediate_responses")
-    for index, pair in enumerate(list_of(pairs)):
-        for number, part in enumerate(list_of(pair[1]) if isinstance(pair, list) and len(pair) > 1 else []):
-            yield "Part", part, (data_key, key, index, 1, number)
-    events, key = _get(data, "invocation_events")
-    for index, event in objects_of(events):
-        for name, kind in _EVENT_VALUES:
-            value, spelled = _get(event, name)
-            yield kind, value, (data_key, key, index, spelled)
-
-
-def _get(value: JsonObject, name: str) -> tuple[Any, str]:
-    """A value and the spelling of its key; if there are both spellings, camelCase wins, as in ADK."""
-    camel = _camel(name)
-    return (value[camel], camel) if camel in value else (value.get(name), name)
 
 
 class _Scenarios(AdkModel):
     """A list from which ``adk eval_set add_eval_case`` makes eval cases, as reading it does here."""
 
     scenarios: tuple[ConversationScenario, ...]
-
-
-def _recognises_scenarios(value: Any) -> bool:
-    """An object with a list of scenarios and no cases."""
-    return isinstance(value, dict) and "scenarios" in value and not value.keys() & {"eval_cases", "evalCases"}
 
 
 def _read_scenarios(reading: Reading) -> EvalSet | None:
@@ -294,7 +262,10 @@ def _read_scenarios(reading: Reading) -> EvalSet | None:
     session_input = SessionInput(**session) if session else None
     cases: dict[str, EvalCase] = {}
     for index, scenario in enumerate(found.scenarios):
-        name = _scenario_id(scenario)
+        # Reading it again gives the same id. It is google-adk's (2.13, ``adk eval_set add_eval_case``), except for a
+        # built-in persona, of which google-adk hashes the text and we the name.
+        text = json.dumps(scenario.model_dump(mode="json"), sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:8]
         if name in cases:
             hint = f"repeats run a scenario more often; the first is case {name}"
             reading.warn(("scenarios", index), "this scenario is in the list already, and is left out", hint=hint)
@@ -304,14 +275,8 @@ def _read_scenarios(reading: Reading) -> EvalSet | None:
     return EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases.values()))
 
 
-ADK_SCENARIOS: Final = Format("adk_scenarios", _recognises_scenarios, _read_scenarios)
-
-
-def _scenario_id(scenario: ConversationScenario) -> str:
-    """A digest of the scenario in 8 hex digits, so that reading it again gives the same id.
-
-    It equals google-adk's id (2.13, ``adk eval_set add_eval_case``) except for scenarios with a built-in persona, where
-    google-adk hashes the persona's text and we its name.
-    """
-    text = json.dumps(scenario.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+ADK_SCENARIOS: Final = Format(
+    "adk_scenarios",
+    lambda value: isinstance(value, dict) and "scenarios" in value and not value.keys() & {"eval_cases", "evalCases"},
+    _read_scenarios,
+)

@@ -44,27 +44,24 @@ def _recognises(value: Any) -> bool:
 def _read(reading: Reading) -> EvalSet | None:
     """A set whose id is the file's path in the workspace; a list of turns becomes its only case."""
     items = reading.value
-    if items and not _holds_cases(items):
-        session = SessionInput(**reading.session) if reading.session else None
-        case_id = reading.name.rsplit("/", 1)[-1]
-        turns = _turns(items, (), reading)
-        cases = [EvalCase(eval_id=case_id, conversation=turns, session_input=session).at_line(1)]
-    else:
+    # ADK ignores other keys of turns, so that a turn may have those of a case
+    are_cases = all(isinstance(item.get("data"), list) and "name" in item for item in items) or (
+        any("data" in item or "name" in item for item in items) and not all("query" in item for item in items)
+    )
+    if are_cases:
         cases = [case for index, item in enumerate(items) if (case := _case(item, (index,), reading))]
         check_ids([((index, "name"), item.get("name")) for index, item in enumerate(items)], reading)
+    else:
+        session = SessionInput(**reading.session) if reading.session else None
+        turns = _turns(items, (), reading)
+        case_id = reading.name.rsplit("/", 1)[-1]
+        cases = [EvalCase(eval_id=case_id, conversation=turns, session_input=session).at_line(1)]
     if reading.errors:
         return None
     return EvalSet(eval_set_id=reading.name, name=reading.name, eval_cases=tuple(cases))
 
 
 ADK_LEGACY: Final = Format("adk_legacy", _recognises, _read)
-
-
-def _holds_cases(items: list[JsonObject]) -> bool:
-    """Cases have ``data``; turns have ``query`` and may have other keys, which ADK ignores."""
-    if all(isinstance(item.get("data"), list) and "name" in item for item in items):
-        return True
-    return any("data" in item or "name" in item for item in items) and not all("query" in item for item in items)
 
 
 def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
@@ -90,13 +87,14 @@ def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
 
 
 def _turns(items: list[Any], at: JsonPath, reading: Reading) -> tuple[Invocation, ...]:
-    for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            reading.error((*at, index), "must be an object: a turn", value=shorten(item))
-    return tuple(_turn(item, (*at, index), reading) for index, item in enumerate(items) if isinstance(item, dict))
+    turns = (_turn(item, (*at, index), reading) for index, item in enumerate(items))
+    return tuple(turn for turn in turns if turn is not None)
 
 
-def _turn(turn: JsonObject, at: JsonPath, reading: Reading) -> Invocation:
+def _turn(turn: Any, at: JsonPath, reading: Reading) -> Invocation | None:
+    if not isinstance(turn, dict):
+        reading.error(at, "must be an object: a turn", value=shorten(turn))
+        return None
     warn_misspelt(turn, _TURN_KEYS, at, reading)
     query = _take(turn, "query", str, at, reading)
     reference = _take(turn, "reference", str, at, reading, required=False)

@@ -109,10 +109,9 @@ class AdkResults(LenientModel):
     @property
     def app(self) -> str:
         """The agent's name: from a session, else from the result's id before the set's id."""
-        for case in self.eval_case_results:
-            if case.session_details is not None and case.session_details.app_name:
-                return case.session_details.app_name
-        return self.eval_set_result_id.partition(f"_{self.eval_set_id}_")[0] or "agent"
+        sessions = (case.session_details for case in self.eval_case_results if case.session_details)
+        named = next((session.app_name for session in sessions if session.app_name), "")
+        return named or self.eval_set_result_id.partition(f"_{self.eval_set_id}_")[0] or "agent"
 
 
 def read_results(path: Path) -> AdkResults:

@@ -13,7 +13,8 @@ from agent_eval_action.formats.adk import read_eval_set, warn_misspelt
 from agent_eval_action.formats.base import Format, Reading, objects_of
 from agent_eval_action.results.evalset import EvalSet, JsonObject
 
-_TURN_KEYS: Final = ("invocation_id", "user_content", "final_response", "intermediate_data")
+_MESSAGES: Final = ("user_content", "final_response")
+_TURN_KEYS: Final = ("invocation_id", *_MESSAGES, "intermediate_data")
 _DATA_KEYS: Final = ("tool_uses", "intermediate_responses")
 _USE_KEYS: Final = ("name", "args", "expected_response")
 _SESSION: Final = {"app_name": "eval_app", "user_id": "eval_user"}
@@ -34,20 +35,14 @@ def _is_own(case: JsonObject) -> bool:
     session = case.get("session_input")
     if isinstance(session, dict) and session.keys() <= {*_SESSION, "state"} and not session.keys() >= _SESSION.keys():
         return True
-    for _, turn in objects_of(case.get("conversation")):
-        data = turn.get("intermediate_data")
-        if isinstance(data, dict):
-            if any("expected_response" in use for _, use in objects_of(data.get("tool_uses"))):
-                return True
-            if any(True for _ in objects_of(data.get("intermediate_responses"))):
-                return True
-        for name in ("user_content", "final_response"):
-            content = turn.get(name)
-            if isinstance(content, dict) and any(
-                _is_function_part(part) for _, part in objects_of(content.get("parts"))
-            ):
-                return True
-    return False
+    turns = [turn for _, turn in objects_of(case.get("conversation"))]
+    contents = [turn[name] for turn in turns for name in _MESSAGES if isinstance(turn.get(name), dict)]
+    data = [turn["intermediate_data"] for turn in turns if isinstance(turn.get("intermediate_data"), dict)]
+    return (
+        any("expected_response" in use for found in data for _, use in objects_of(found.get("tool_uses")))
+        or any(True for found in data for _ in objects_of(found.get("intermediate_responses")))
+        or any(_is_function_part(part) for content in contents for _, part in objects_of(content.get("parts")))
+    )
 
 
 def _is_function_part(part: JsonObject) -> bool:
@@ -57,25 +52,20 @@ def _is_function_part(part: JsonObject) -> bool:
 def _read(reading: Reading) -> EvalSet | None:
     """Convert the set to google-adk's form without keys that ADK-Rust ignores; `test_files` are separate sets."""
     for index, case in objects_of(reading.value.setdefault("eval_cases", [])):
-        _convert_case(case, ("eval_cases", index), reading)
+        session = case.get("session_input")
+        if isinstance(session, dict):
+            case["session_input"] = _SESSION | {key: item for key, item in session.items() if item not in (None, "")}
+        for number, turn in objects_of(case.get("conversation")):
+            _convert_turn(turn, ("eval_cases", index, "conversation", number), reading)
     return read_eval_set(reading, EvalSet)
 
 
 ADK_RUST: Final = Format("adk_rust", _recognises, _read)
 
 
-def _convert_case(case: JsonObject, at: JsonPath, reading: Reading) -> None:
-    session = case.get("session_input")
-    if isinstance(session, dict):
-        given = {key: item for key, item in session.items() if item not in (None, "")}
-        case["session_input"] = _SESSION | given
-    for number, turn in objects_of(case.get("conversation")):
-        _convert_turn(turn, (*at, "conversation", number), reading)
-
-
 def _convert_turn(turn: JsonObject, at: JsonPath, reading: Reading) -> None:
     _keep(turn, _TURN_KEYS, at, reading)
-    for name in ("user_content", "final_response"):
+    for name in _MESSAGES:
         content = turn.get(name)
         if isinstance(content, dict) and isinstance(content.get("parts"), list):
             turn[name] = _text_content(content)

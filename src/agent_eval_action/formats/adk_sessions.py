@@ -105,8 +105,19 @@ def turns_of_events(
         Invocation(
             invocation_id=f"recorded-{number}",
             user_content=message,
-            final_response=_final_response(made),
-            intermediate_data=InvocationEvents(invocation_events=tuple(map(_invocation_event, made))),
+            # the last content with text, as in agents-cli
+            final_response=next((e.content for e in reversed(made) if e.content and e.content.text), None),
+            intermediate_data=InvocationEvents(
+                invocation_events=tuple(
+                    InvocationEvent(
+                        author=event.author,
+                        content=event.content,
+                        usage_metadata=event.usage_metadata,
+                        model_version=event.model_version,
+                    )
+                    for event in made
+                )
+            ),
             app_details=app_details,
         )
         for number, (message, made) in enumerate(turns)
@@ -118,21 +129,6 @@ def _is_message(event: PastEvent) -> bool:
     return event.author == "user" and event.content is not None and not getattr(event, "node_path", "")
 
 
-def _invocation_event(event: PastEvent) -> InvocationEvent:
-    return InvocationEvent(
-        author=event.author,
-        content=event.content,
-        usage_metadata=event.usage_metadata,
-        model_version=event.model_version,
-    )
-
-
-def _final_response(events: Sequence[PastEvent]) -> Content | None:
-    """The last content with text, as in agents-cli."""
-    with_text = (event.content for event in reversed(events) if event.content and event.content.text)
-    return next(with_text, None)
-
-
 class _Fixture(AdkSession):
     """A session that is an eval file, with every event validated. ``mocks``: random numbers by function."""
 
@@ -142,8 +138,7 @@ class _Fixture(AdkSession):
 
 def _read(reading: Reading) -> EvalSet | None:
     """A set with one case, named after the file."""
-    for index, event in enumerate(reading.value["events"]):
-        check_genai(event.get("content"), "Content", ("events", index, "content"), reading)
+    check_genai(reading.value, {"events": [{"content": "Content"}]}, (), reading)
     session = validate(_Fixture, reading.value, None, reading)
     if session is None or reading.errors:
         return None
@@ -154,16 +149,10 @@ def _read(reading: Reading) -> EvalSet | None:
     name = reading.name.rpartition("/")[2]
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
-    case = EvalCase(eval_id=name, conversation=tuple(map(_expected_turn, turns)))
+    case = EvalCase(eval_id=name, conversation=tuple(turn.model_copy(update={"invocation_id": ""}) for turn in turns))
     if reading.source.path.parent.name == FIXTURES:
         case = ReplayCase(eval_id=name, conversation=case.conversation, replay=_fixture(session, reading.value))
     return EvalSet(eval_set_id=reading.name, eval_cases=(case.at_line(reading.source.line(("events",))),))
-
-
-def _expected_turn(turn: Invocation) -> Invocation:
-    return Invocation(
-        user_content=turn.user_content, final_response=turn.final_response, intermediate_data=turn.intermediate_data
-    )
 
 
 def _fixture(session: AdkSession, value: JsonObject) -> Replay:
@@ -221,10 +210,6 @@ class ConformanceSpec(AdkModel):
     user_messages: tuple[UserMessage, ...] = ()
 
 
-def _is_spec(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("user_messages"), list) and "agent" in value
-
-
 def _read_conformance(reading: Reading) -> EvalSet | None:
     spec = validate(ConformanceSpec, reading.value, None, reading)
     if spec is None:
@@ -263,29 +248,29 @@ def _conformance_case(spec: ConformanceSpec, suffix: str, reading: Reading) -> R
     except ValidationError as error:
         reading.error((), f"{beside.name} beside it is no session: {error.errors()[0]['msg']}", hint=_RECORD)
         return None
-    turns = session.turns()
-    if len(turns) != len(spec.user_messages):
-        recorded = f"{beside.name} beside it has {len(turns)} messages of the user, and this {len(spec.user_messages)}"
+    turns, messages = session.turns(), spec.user_messages
+    if len(turns) != len(messages):
+        recorded = f"{beside.name} beside it has {len(turns)} messages of the user, and this {len(messages)}"
         reading.error(("user_messages",), recorded, hint=_RECORD)
         return None
-    deltas = tuple(message.state_delta or {} for message in spec.user_messages)
-    replay = session.replay(
-        value["events"], kind="conformance", recordings=text, streamed=bool(suffix), state_deltas=deltas
-    )
-    messages = zip(spec.user_messages, turns, strict=True)
+    deltas = tuple(message.state_delta or {} for message in messages)
+    recorded_run: JsonObject = {"recordings": text, "streamed": bool(suffix), "state_deltas": deltas}
+    replay = session.replay(value["events"], kind="conformance", **recorded_run)
+    contents = (message.content or Content(role="user", parts=(Part(text=message.text),)) for message in messages)
     case = ReplayCase(
         eval_id=f"{path.absolute().parent.name}{suffix}",
-        conversation=tuple(_with_message(message, turn) for message, turn in messages),
+        conversation=tuple(
+            turn.model_copy(update={"invocation_id": "", "user_content": content})
+            for turn, content in zip(turns, contents, strict=True)
+        ),
         session_input=SessionInput(app_name=spec.agent.rpartition("/")[2], user_id=_USER, state=spec.initial_state),
         replay=replay,
     )
     return case.at_line(1)
 
 
-def _with_message(message: UserMessage, recorded: Invocation) -> Invocation:
-    """The recorded turn, with the message from the test's current spec."""
-    content = message.content or Content(role="user", parts=(Part(text=message.text),))
-    return _expected_turn(recorded).model_copy(update={"user_content": content})
-
-
-ADK_CONFORMANCE: Final = Format("adk_conformance", _is_spec, _read_conformance)
+ADK_CONFORMANCE: Final = Format(
+    "adk_conformance",
+    lambda value: isinstance(value, dict) and isinstance(value.get("user_messages"), list) and "agent" in value,
+    _read_conformance,
+)

@@ -23,9 +23,15 @@ from agent_eval_action.results.evalset import (
     DatasetCase,
     EvalSet,
     Invocation,
-    JsonObject,
     PastEvent,
 )
+
+_GENAI: Final = {
+    "prompt": "Content",
+    "reference": {"response": "Content"},
+    "agent_data": {"turns": [{"events": [{"content": "Content"}]}]},
+}
+"""google-genai's types in a case."""
 
 
 class _Answer(LenientModel):
@@ -85,7 +91,10 @@ def _read(reading: Reading) -> EvalSet | None:
     ids = []
     for index, case in objects_of(value[key]):
         at: JsonPath = (key, index)
-        _check_contents(case, at, reading)
+        reference = case.get("reference")
+        if isinstance(reference, dict) and "response" not in reference and reference.keys() & {"role", "parts"}:
+            case["reference"] = {"response": reference}  # a bare content
+        check_genai(case, _GENAI, at, reading)
         warn_misspelt(case, tuple(_Case.model_fields), at, reading)
         name = "eval_case_id" if "eval_case_id" in case else "evalCaseId"
         ids.append(((*at, name), case.get(name)))
@@ -104,60 +113,39 @@ def _read(reading: Reading) -> EvalSet | None:
 AGENTS_CLI: Final = Format("agents_cli", _recognises, _read)
 
 
-def _check_contents(case: JsonObject, at: JsonPath, reading: Reading) -> None:
-    """Report contents that google-genai refuses, and wrap a reference that is a bare content in ``response``."""
-    reference = case.get("reference")
-    if isinstance(reference, dict) and "response" not in reference and reference.keys() & {"role", "parts"}:
-        reference = case["reference"] = {"response": reference}
-    check_genai(case.get("prompt"), "Content", (*at, "prompt"), reading)
-    if isinstance(reference, dict):
-        check_genai(reference.get("response"), "Content", (*at, "reference", "response"), reading)
-    data = case.get("agent_data", case.get("agentData"))
-    for number, turn in objects_of(data.get("turns") if isinstance(data, dict) else None):
-        for index, event in objects_of(turn.get("events")):
-            place = (*at, "agent_data", "turns", number, "events", index, "content")
-            check_genai(event.get("content"), "Content", place, reading)
-
-
 def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
     """Convert a case of any of the three kinds; None after an error."""
     events = [event for turn in (read.agent_data.turns if read.agent_data else ()) for event in turn.events]
     waits = bool(events) and events[-1].author == "user"
     recorded = () if waits else _recorded(read, events)
-    if wrong := _problem(read, events, waits=waits):
-        reading.error(at, wrong[0], hint=wrong[1])
+    if waits and read.prompt is not None:
+        hint = "keep the one that the agent is to answer"
+        reading.error(at, "the case has both `prompt` and a conversation that waits for an answer", hint=hint)
         return None
-    fields = read.model_dump(mode="json", exclude={"eval_case_id", "responses"}, exclude_none=True)
-    name = read.eval_case_id if read.eval_case_id is not None else str(at[-1])
-    common: JsonObject = {"eval_id": name, "metric_fields": fields}
-    reference = read.reference.response if read.reference else None
-    if recorded:
-        expected = [_expected(turn.user_content) for turn in recorded[:-1]]
-        expected.append(_expected(recorded[-1].user_content, reference))
-        return DatasetCase(**common, conversation=tuple(expected), recorded=recorded)
+    if waits and events[-1].content is None:
+        reading.error(at, "the last event is the user's, and has no content: there is nothing to send")
+        return None
+    if read.prompt is None and not any(event.author == "user" and event.content for event in events):
+        hint = '"prompt": {"parts": [{"text": "..."}]}, or `agent_data` whose last event is the user\'s'
+        reading.error(at, "the case has no message for the agent", hint=hint)
+        return None
     message, history = read.prompt or Content(), events[:-1]
     if waits:
         message = events[-1].content or message
         if events[-1].state_delta:
             history.append(events[-1].model_copy(update={"content": None}))
-    return DatasetCase(**common, conversation=(_expected(message, reference),), history=tuple(history))
-
-
-def _problem(read: _Case, events: list[PastEvent], *, waits: bool) -> tuple[str, str | None] | None:
-    """What is wrong with a case, and a hint; None if nothing."""
-    if waits and read.prompt is not None:
-        hint = "keep the one that the agent is to answer"
-        return "the case has both `prompt` and a conversation that waits for an answer", hint
-    if waits and events[-1].content is None:
-        return "the last event is the user's, and has no content: there is nothing to send", None
-    if read.prompt is None and not any(event.author == "user" and event.content for event in events):
-        hint = '"prompt": {"parts": [{"text": "..."}]}, or `agent_data` whose last event is the user\'s'
-        return "the case has no message for the agent", hint
-    return None
-
-
-def _expected(message: Content, reference: Content | None = None) -> Invocation:
-    return Invocation(user_content=message, final_response=reference)
+    messages = [turn.user_content for turn in recorded] or [message]
+    reference = read.reference.response if read.reference else None
+    return DatasetCase(
+        eval_id=read.eval_case_id if read.eval_case_id is not None else str(at[-1]),
+        conversation=(
+            *(Invocation(user_content=earlier) for earlier in messages[:-1]),
+            Invocation(user_content=messages[-1], final_response=reference),
+        ),
+        history=() if recorded else tuple(history),
+        recorded=recorded,
+        metric_fields=read.model_dump(mode="json", exclude={"eval_case_id", "responses"}, exclude_none=True),
+    )
 
 
 def _recorded(read: _Case, events: list[PastEvent]) -> tuple[Invocation, ...]:

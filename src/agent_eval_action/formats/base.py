@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from agent_eval_action.diagnostics.foreign_files import recognise_eval_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, plural
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import ColumnMapping, EvalSet, JsonObject
@@ -61,10 +60,9 @@ class Reading:
         if not self.errors:
             return
         self.errors.sort(key=in_file_order)
-        count = f"{'more than ' if more else ''}{plural(len(self.errors), 'problem')}"
         hint = "the file was checked no further: correct these first" if more else None
-        where = Problem(self.source.path, "").where
-        raise EvalFileError(f"{where} is refused: {count}", hint, tuple(self.errors))
+        count = f"{'more than ' if more else ''}{plural(len(self.errors), 'problem')}"
+        raise EvalFileError(f"{Problem(self.source.path, '').where} is refused: {count}", hint, tuple(self.errors))
 
     def _as_written(self, json_path: JsonPath) -> JsonPath:
         """The path with keys as spelled in the file, even if the format renamed camelCase keys."""
@@ -72,11 +70,9 @@ class Reading:
             json_path = ("eval_cases", json_path[1] + self.first_case, *json_path[2:])
         written: JsonPath = ()
         for step in json_path:
-            camel = (*written, to_camel(step)) if isinstance(step, str) else None
-            if camel and self.source.line((*written, step)) is None and self.source.line(camel) is not None:
-                written = camel
-            else:
-                written = (*written, step)
+            spellings = (step, to_camel(step)) if isinstance(step, str) else ()
+            found = (name for name in spellings if self.source.line((*written, name)) is not None)
+            written = (*written, next(found, step))
         return written
 
 
@@ -111,9 +107,3 @@ class LoadedEvalFile:
     eval_set: EvalSet
     format: str
     warnings: tuple[Problem, ...] = ()
-
-
-def recognise_foreign(value: Any) -> tuple[str, str] | None:
-    """Message and hint for a file of an unsupported kind; None if a format may read it."""
-    found = recognise_eval_file(value)
-    return (found.refusal, found.hint) if found else None

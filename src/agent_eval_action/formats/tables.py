@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -121,28 +121,32 @@ def column_roles(table: Table, reading: Reading) -> dict[str, str] | None:
             hint = did_you_mean(column, table.columns) or f"it has {', '.join(map(shorten, table.columns[:10]))}"
             reading.error((), f"the table has no column {shorten(column)}", hint=hint)
     if "prompt" not in roles:
+        similar = ((column, did_you_mean(column, _KNOWN["prompt"])) for column in table.columns)
+        hint = next((f"{column}: {meant}" for column, meant in similar if meant), _NO_PROMPT)
         listed = ", ".join(map(shorten, table.columns[:10]))
-        hint = _misspelt_prompt(table) or _NO_PROMPT
         reading.error((), f"no column is known to hold the prompt, of: {listed}", hint=hint)
     return None if reading.errors else roles
 
 
-def _misspelt_prompt(table: Table) -> str | None:
-    """A hint about a column whose name is similar to a known name of the prompt column."""
-    meant = [(column, hint) for column in table.columns if (hint := did_you_mean(column, _KNOWN["prompt"]))]
-    return f"{meant[0][0]}: {meant[0][1]}" if meant else None
+class WrongValue(Exception):  # noqa: N818 - internal signal; becomes a problem of the row
+    """A value that does not fit its column's role."""
+
+    def __init__(self, message: str, value: Any = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.value, self.hint = value, hint
 
 
 @dataclass
 class _Cases:
     """The cases of the rows read so far.
 
-    ``noted`` maps a warning to its first line and hint, ``counts`` to its number of rows. ``same`` counts repetitions
-    of equal cases, by the first one's id.
+    ``role``: that of the value which is being read. ``noted`` maps a warning to its first line and hint, ``counts`` to
+    its number of rows. ``same`` counts repetitions of equal cases, by the first one's id.
     """
 
     reading: Reading
     roles: dict[str, str]
+    role: str = "prompt"
     cases: list[DatasetCase] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
     noted: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -151,14 +155,16 @@ class _Cases:
 
     def add(self, row: Row) -> None:
         """Add a row's case, or the problem with the row."""
+        found = {role: _get(row.values, column) for role, column in self.roles.items()}
         try:
-            case = self._case(row, _values_by_role(row.values, self.roles))
+            case = self._case(row, {role: value for role, value in found.items() if value is not None and value != ""})
         except WrongValue as wrong:
-            column = self.roles.get(wrong.role, wrong.role)
-            value = None if wrong.value is None else shorten(wrong.value)
+            column, value, hint = self.roles[self.role], wrong.value, wrong.hint
+            if hint is None and isinstance(value, dict) and value:
+                hint = f"name a key of it: `columns: {{{self.role}: {column}.{next(iter(value))}}}`"
+            shown = None if value is None else shorten(value)
             where = self.reading.source.path
-            problem = Problem(where, f"column `{column}`: {wrong}", row.line, value=value, hint=wrong.hint)
-            self.reading.add_error(problem)
+            self.reading.add_error(Problem(where, f"column `{column}`: {wrong}", row.line, value=shown, hint=hint))
             return
         self.cases.append(case.at_line(row.line))
 
@@ -176,49 +182,53 @@ class _Cases:
             self.reading.warnings.append(Problem(where, f"{message}{more}", line, hint=hint, severity="warning"))
 
     def _case(self, row: Row, given: JsonObject) -> DatasetCase:
-        name = self._given_id(row, given.get("id"))
-        asked = self._case_messages(row, given)
-        reference = self._reference(row, given.get("reference")) or asked.reference
-        calls = self._calls(given.get("expected_tools"))
-        if calls is None and asked.expected_calls:
-            calls = asked.expected_calls
-        session = _session(given.get("state"))
-        message = asked.message
+        name = self._given_id(row, given["id"]) if "id" in given else ""
+        past, asked, answers = self._messages(row, given)
+        message = asked[-1][1]
+        history = tuple(
+            PastEvent(author="user" if side == "user" else "model", content=content)  # the measured agent, by any name
+            for side, content in (*past, *asked[:-1])
+            if side != "system"
+        )
+        reference = self._reference(row, _from_cell(given.get("reference")))
+        reference = reference or next((_text_alone(content) for content in reversed(answers) if content.text), None)
+        self.role = "expected_tools"
+        expected = given.get("expected_tools")
+        parts = (part for content in answers for part in content.parts or ())
+        calls = tuple(part.function_call for part in parts if part.function_call) or None
+        if expected is not None:
+            calls = _tool_calls(_from_cell(expected.strip() if isinstance(expected, str) else expected))
+        self.role = "state"
+        session = _session(_from_cell(given.get("state")))
         fields = self._metric_fields(row)
-        if asked.history:
-            events = [*asked.history, PastEvent(author="user", content=message)]
+        if history:
+            events = [*history, PastEvent(author="user", content=message)]
             fields["agent_data"] = {"turns": [{"turn_index": 0, "events": [event.wire() for event in events]}]}
             if reference is not None:
                 fields["reference"] = {"response": reference.wire()}
-        turn = Invocation(
-            user_content=message,
-            final_response=reference,
-            intermediate_data=None if calls is None else IntermediateData(tool_uses=calls),
-        )
+        data = None if calls is None else IntermediateData(tool_uses=calls)
         return DatasetCase(
-            eval_id=name or self._made_id(row, asked, session),
-            conversation=(turn,),
-            history=asked.history,
+            eval_id=name or self._made_id(row, message, history, session),
+            conversation=(Invocation(user_content=message, final_response=reference, intermediate_data=data),),
+            history=history,
             session_input=session,
             metric_fields=fields,
         )
 
     def _given_id(self, row: Row, given: Any) -> str:
-        if given is None:
-            return ""
+        self.role = "id"
         name = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         if (line := self.ids.setdefault(name, row.line)) != row.line:
-            raise WrongValue(f"this id is already used in line {line}", name, "ids name results: each once", "id")
+            raise WrongValue(f"this id is already used in line {line}", name, "ids name results: each once")
         if not name.isprintable() or not name.strip():
-            raise WrongValue("an id is printable text", name, role="id")
+            raise WrongValue("an id is printable text", name)
         return name
 
-    def _made_id(self, row: Row, asked: CaseMessages, session: SessionInput | None) -> str:
+    def _made_id(self, row: Row, message: Content, history: tuple[PastEvent, ...], session: SessionInput | None) -> str:
         """Derive an id from what the case asks, so that moving rows or changing references keeps it."""
-        text = asked.message.text
-        parts = [asked.message.wire(), [event.wire() for event in asked.history], session and session.wire()]
+        parts = [message.wire(), [event.wire() for event in history], session and session.wire()]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-        words = "-".join(_WORD.findall(text[: 4 * _SLUG].lower()))[:_SLUG].strip("-")
+        words = "-".join(_WORD.findall(message.text[: 4 * _SLUG].lower()))[:_SLUG].strip("-")
         name = f"{words}-{digest}" if words else digest
         if self.ids.setdefault(name, row.line) != row.line:
             self.note(row.line, "asks the same as an earlier row", "each is a case; a column `id` would name them")
@@ -228,63 +238,51 @@ class _Cases:
             return numbered
         return name
 
-    def _case_messages(self, row: Row, given: JsonObject) -> CaseMessages:
-        value = given.get("prompt")
-        if value is None:
+    def _messages(self, row: Row, given: JsonObject) -> tuple[list[_Message], list[_Message], list[Content]]:
+        """The history, the messages up to the last one of the user, and the answers after it."""
+        self.role = "prompt"
+        if (value := given.get("prompt")) is None:
             raise WrongValue("this row has no message for the agent")
-        try:
-            past = _read_history(_from_cell(given["history"])) if "history" in given else ()
-            asked = _read_messages(_from_cell(value), past)
-        except WrongValue as wrong:
-            wrong.hint = wrong.hint or self._nested_hint(wrong.value, "prompt")
-            raise
-        if asked.instructions:
+        past: list[_Message] = []
+        if "history" in given:
+            self.role = "history"
+            earlier = _from_cell(given["history"])
+            if (listed := _message_list(earlier)) is None:
+                raise WrongValue("must be a list of messages", earlier, _FORM)
+            past = list(_conversation(listed))
+        self.role = "prompt"
+        prompt = _from_cell(value)
+        if (listed := _message_list(prompt)) is None:
+            message = _to_content(prompt, "user")
+            if not message.text.strip() and not any(part.is_other_than_text for part in message.parts or ()):
+                raise WrongValue("the message is empty")
+            messages: list[_Message] = [("user", message)]
+        else:
+            messages = list(_conversation(listed))
+        end = max((number for number, (side, _) in enumerate(messages, 1) if side == "user"), default=0)
+        if not end:
+            raise WrongValue("none of the messages is the user's", prompt)
+        if any(side == "system" for side, _ in messages):
             self.note(row.line, "system messages are not sent", "the agent has its own instruction")
-        if isinstance(value, str) and value.startswith(('[{"', '{"')) and _from_cell(value) is value:
+        if prompt is value and isinstance(value, str) and value.startswith(('[{"', '{"')):
             self.note(row.line, "this prompt looks like JSON and is none: it is sent as it is", "is the cell cut off?")
-        return asked
+        return past, messages[:end], [content for side, content in messages[end:] if side == "model"]
 
     def _reference(self, row: Row, value: Any) -> Content | None:
-        value = _from_cell(value)
+        self.role = "reference"
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             if len(value) > 1:
                 self.note(row.line, "of several references the first counts", "criteria compare with one answer")
             value = value[0]
-        if value is None or value == []:
-            return None
-        try:
-            return _to_content(value, "model")
-        except WrongValue as wrong:
-            wrong.role, wrong.hint = "reference", self._nested_hint(value, "reference")
-            raise
-
-    def _nested_hint(self, value: Any, role: str) -> str | None:
-        if isinstance(value, dict) and value:
-            return f"name a key of it: `columns: {{{role}: {self.roles[role]}.{next(iter(value))}}}`"
-        return None
-
-    def _calls(self, value: Any) -> Any:
-        if isinstance(value, str):
-            value = value.strip()
-        try:
-            return None if value is None else _tool_calls(_from_cell(value))
-        except WrongValue as wrong:
-            wrong.role = "expected_tools"
-            raise
+        return None if value is None or value == [] else _to_content(value, "model")
 
     def _metric_fields(self, row: Row) -> JsonObject:
         """Values for metrics other than the conversation, by column."""
         chosen = self.reading.columns.metadata if self.reading.columns else None
-        if chosen is not None:
-            found = {name: _get(row.values, name) for name in chosen}
-            return {name: _from_cell(value) for name, value in found.items() if value is not None}
         used = {*self.roles.values(), *(name.partition(".")[0] for name in self.roles.values())} | _OF_EARLIER_RUNS
-        return {name: _from_cell(value) for name, value in row.values.items() if name not in used and value is not None}
-
-
-def _values_by_role(values: JsonObject, roles: dict[str, str]) -> JsonObject:
-    found = {role: _get(values, column) for role, column in roles.items()}
-    return {role: value for role, value in found.items() if value is not None and value != ""}
+        names = chosen if chosen is not None else [name for name in row.values if name not in used]
+        found = {name: _get(row.values, name) for name in names}
+        return {name: _from_cell(value) for name, value in found.items() if value is not None}
 
 
 def _get(values: JsonObject, column: str) -> Any:
@@ -316,11 +314,10 @@ def _text_of(value: JsonObject) -> str | None:
 
 def _session(value: Any) -> SessionInput | None:
     """Read Vertex AI's ``session_inputs`` (user and state), or a plain state. Raises WrongValue."""
-    value = _from_cell(value)
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise WrongValue("must be a JSON object", value, role="state")
+        raise WrongValue("must be a JSON object", value)
     is_session = value.keys() <= {"user_id", "state", "app_name"} and isinstance(value.get("state", {}), dict)
     user, app = (value.get(key) for key in ("user_id", "app_name")) if is_session else (None, None)
     state = value.get("state", {}) if is_session else value
@@ -339,68 +336,7 @@ _CALLS: Final = '[{"name": "roll_die", "args": {"sides": 6}}]'
 _MAX_MESSAGES: Final = 10_000
 
 
-class WrongValue(Exception):  # noqa: N818 - internal signal; becomes a problem of the row
-    """A value that does not fit its column's role."""
-
-    def __init__(self, message: str, value: Any = None, hint: str | None = None, role: str = "prompt") -> None:
-        super().__init__(message)
-        self.value, self.hint, self.role = value, hint, role
-
-
-@dataclass(frozen=True, slots=True)
-class CaseMessages:
-    """What a case asks: earlier events, the message, and the answer and calls after it, if any.
-
-    ``instructions``: whether there were system messages, which are not sent because agents have their own.
-    """
-
-    message: Content
-    history: tuple[PastEvent, ...] = ()
-    reference: Content | None = None
-    expected_calls: tuple[FunctionCall, ...] = ()
-    instructions: bool = False
-
-
-class _SidedMessage(NamedTuple):
-    side: _Side
-    content: Content
-
-
-def _read_messages(value: Any, past: tuple[PastEvent, ...]) -> CaseMessages:
-    """Read a case's message and what surrounds it; the history begins with ``past``. Raises WrongValue."""
-    listed = _message_list(value)
-    if listed is None:
-        message = _to_content(value, "user")
-        if not message.parts or (
-            not message.text.strip() and not any(part.is_other_than_text for part in message.parts)
-        ):
-            raise WrongValue("the message is empty")
-        return CaseMessages(message, past)
-    messages = list(_conversation(listed))
-    last = max((number for number, item in enumerate(messages) if item.side == "user"), default=None)
-    if last is None:
-        raise WrongValue("none of the messages is the user's", value)
-    answers = [item.content for item in messages[last + 1 :] if item.side == "model"]
-    calls = [part.function_call for content in answers for part in content.parts or () if part.function_call]
-    return CaseMessages(
-        messages[last].content,
-        (*past, *_events(messages[:last])),
-        next((_text_alone(content) for content in reversed(answers) if content.text), None),
-        tuple(calls),
-        any(item.side == "system" for item in messages),
-    )
-
-
-def _read_history(value: Any) -> tuple[PastEvent, ...]:
-    """Read the events of an earlier conversation. Raises WrongValue."""
-    listed = _message_list(value)
-    if listed is None:
-        raise WrongValue("must be a list of messages", value, _FORM, "history")
-    try:
-        return tuple(_events(_conversation(listed)))
-    except WrongValue as wrong:
-        wrong.role = "history"
-        raise
+_Message = tuple[_Side, Content]
 
 
 def _to_content(value: Any, role: str) -> Content:
@@ -409,7 +345,7 @@ def _to_content(value: Any, role: str) -> Content:
         value = value["response"]  # Vertex AI's reference
     listed = _message_list(value)
     if listed is not None:  # LangSmith's outputs: the last of their messages is the answer
-        answer = next((item.content for item in reversed(list(_conversation(listed))) if item.content.text), None)
+        answer = next((content for _, content in reversed(list(_conversation(listed))) if content.text), None)
         if answer is None:
             raise WrongValue("none of the messages has a text", value)
         return _text_alone(answer)
@@ -417,7 +353,7 @@ def _to_content(value: Any, role: str) -> Content:
         if "parts" in value:
             return _content(value, role)
         if "content" in value and ("role" in value or "type" in value):
-            return next(_conversation([value])).content
+            return next(_conversation([value]))[1]
         text = _text_of(dict(value))
         if text is None:
             raise WrongValue("is an object, and which of its values is meant is not clear", value)
@@ -455,19 +391,10 @@ def _call(value: Any) -> FunctionCall:
         keys = ("args", "tool_input", "arguments", "parameters", "input")
         args = next((inner[key] for key in keys if inner.get(key) is not None), None)
         if isinstance(args, str):
-            args = _json_object(args)
+            args = None if args.strip() in ("", "null") else _from_cell(args.strip())
         if name and (args is None or isinstance(args, Mapping)):
             return FunctionCall(name=name, args=dict(args) if args is not None else None)
-    raise WrongValue("is no tool call", value, '{"name": "roll_die", "args": {"sides": 6}}')
-
-
-def _json_object(text: str) -> Any:
-    if not text.strip():
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    raise WrongValue("is no tool call", value, _CALLS.strip("[]"))
 
 
 def _message_list(value: Any) -> list[Any] | None:
@@ -481,7 +408,7 @@ def _message_list(value: Any) -> list[Any] | None:
     return value if value and all(isinstance(item, Mapping) for item in value) else None
 
 
-def _conversation(listed: list[Any]) -> Iterator[_SidedMessage]:
+def _conversation(listed: list[Any]) -> Iterator[_Message]:
     if len(listed) > _MAX_MESSAGES:
         raise WrongValue(f"has more than {_MAX_MESSAGES:,} messages")
     names: dict[str, str] = {}
@@ -493,7 +420,7 @@ def _conversation(listed: list[Any]) -> Iterator[_SidedMessage]:
         side = _side(item, message)
         if side is None:
             raise WrongValue("is no message: it has no known role", item, _FORM)
-        yield _SidedMessage(side, _message_content(message, side, names))
+        yield side, _message_content(message, side, names)
 
 
 def _side(item: Mapping[str, Any], message: Mapping[str, Any]) -> _Side | None:
@@ -550,13 +477,6 @@ def _content(value: Any, role: str) -> Content:
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         raise WrongValue(f"is no content: {detail['msg'].lower()}", value) from None
-
-
-def _events(messages: Iterator[_SidedMessage] | list[_SidedMessage]) -> Iterator[PastEvent]:
-    """Events of the session; the author ``model`` stands for the measured agent, whatever its name."""
-    for side, content in messages:
-        if side != "system":
-            yield PastEvent(author="user" if side == "user" else "model", content=content)
 
 
 def _text_alone(content: Content) -> Content:

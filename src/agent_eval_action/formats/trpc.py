@@ -6,7 +6,7 @@ the agent's turns and these are scored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_eval_action.diagnostics.reader import JsonPath, shorten
@@ -42,17 +42,13 @@ class _Set(EvalSet):
 
 def _recognises(value: Any) -> bool:
     """A set with a case that has a key only of these schemas, or a chat message."""
-    if not isinstance(value, dict):
-        return False
-    cases = value.get("eval_cases", value.get("evalCases"))
-    return any(_is_own(case) for _, case in objects_of(cases))
-
-
-def _is_own(case: JsonObject) -> bool:
-    if _OWN_KEYS & {snake_case(key) for key in case}:
-        return True
-    turns = objects_of(case.get("conversation"))
-    return any(_is_chat(turn.get("userContent", turn.get("user_content"))) for _, turn in turns)
+    cases = value.get("eval_cases", value.get("evalCases")) if isinstance(value, dict) else None
+    for _, case in objects_of(cases):
+        turns = objects_of(case.get("conversation"))
+        chats = (_is_chat(turn.get("userContent", turn.get("user_content"))) for _, turn in turns)
+        if _OWN_KEYS & {snake_case(key) for key in case} or any(chats):
+            return True
+    return False
 
 
 def _is_chat(message: Any) -> bool:
@@ -93,7 +89,7 @@ def _final_case(case: _Case) -> EvalCase:
 
 def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
     """Convert a case to ADK's keys, and report problems with chat messages."""
-    made = {snake_case(key): item for key, item in case.items() if item is not None}
+    made = _with_our_keys(case)
     for name in _CONVERSATIONS:
         turns = made.get(name)
         if isinstance(turns, list):
@@ -111,14 +107,14 @@ def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
     session = made.get("session_input")
     if isinstance(session, dict):  # in Go, absent fields have default values
         made["session_input"] = _FALLBACK | {snake_case(key): item for key, item in session.items() if item is not None}
-    return _with_rubrics(made)
+    return made
 
 
 def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
     """Convert a turn: give messages parts, and move calls and results into ``intermediate_data``."""
     if not isinstance(turn, dict):
         return turn
-    made = {snake_case(key): item for key, item in turn.items() if item is not None}
+    made = _with_our_keys(turn)
     for name in ("user_content", "final_response"):
         if name in made:
             made[name] = _content(made[name], (*at, name), reading)
@@ -130,26 +126,21 @@ def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
         for index, tool in enumerate(tools):
             if not isinstance(tool, dict) or not tool.get("name"):
                 reading.error((*at, "tools", index), "a call has a name", value=shorten(tool), hint=_CALL)
-        calls = [tool for _, tool in objects_of(tools)]
-        made["intermediate_data"] = {
-            "tool_uses": [_without_absent(id=c.get("id"), name=c.get("name"), args=_arguments(c)) for c in calls],
-            "tool_responses": list(_results(calls)),
-        }
+        made["intermediate_data"] = _calls_with_results(tools)
     elif tools is not None:
         reading.error((*at, "tools"), "must be a list", value=shorten(tools))
-    return _with_rubrics(made)
+    return made
 
 
-def _arguments(call: JsonObject) -> Any:
-    return call.get("arguments", call.get("args"))
-
-
-def _results(calls: Iterable[JsonObject]) -> Iterator[JsonObject]:
-    for call in calls:
-        result = call.get("result")
+def _calls_with_results(tools: list[Any]) -> JsonObject:
+    data: dict[str, list[JsonObject]] = {"tool_uses": [], "tool_responses": []}
+    for _, tool in objects_of(tools):
+        named, result = {"id": tool.get("id"), "name": tool.get("name")}, tool.get("result")
+        data["tool_uses"].append(_without_absent(**named, args=tool.get("arguments", tool.get("args"))))
         if result not in (None, {}):
             answer = result if isinstance(result, dict) else {"result": result}
-            yield _without_absent(id=call.get("id"), name=call.get("name"), response=answer)
+            data["tool_responses"].append(_without_absent(**named, response=answer))
+    return data
 
 
 def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
@@ -166,9 +157,11 @@ def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
     return {"role": role, "parts": [{"text": text} for text in texts if text not in (None, "")]}
 
 
-def _with_rubrics(made: JsonObject) -> JsonObject:
+def _with_our_keys(value: JsonObject) -> JsonObject:
+    """The given keys of a case or a turn in snake_case, with its rubrics in ADK's form."""
+    made = {snake_case(key): item for key, item in value.items() if item is not None}
     rubrics = made.get("rubrics")
-    return {**made, "rubrics": [_rubric(rubric) for rubric in rubrics]} if isinstance(rubrics, list) else made
+    return {**made, "rubrics": list(map(_rubric, rubrics))} if isinstance(rubrics, list) else made
 
 
 def _rubric(rubric: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
 from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.diagnostics.validation import issue_of, known_keys, locate, models_at
-from agent_eval_action.formats.base import Reading
+from agent_eval_action.formats.base import Reading, list_of
 from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part
 
 _PARTS = 'write `"parts": [{"text": "..."}]`'
@@ -36,15 +36,18 @@ _CONFUSIONS: Final = {
 """Hints for keys of other schemas: what to write in ADK's schema."""
 
 
+_camel = cache(to_camel)  # called several times per turn
+
+
+def spelled(value: Mapping[str, Any], name: str) -> str:
+    """A key as spelled in the value; if there are both spellings, camelCase counts, as in ADK."""
+    return camel if (camel := _camel(name)) in value else name
+
+
 def missing_key_hint(key: str, present: Iterable[str]) -> str | None:
     """A hint for a missing key: a similar key that is present."""
     found = closest(key, present)
     return f"is it meant by `{found}`?" if found else None
-
-
-def unknown_key_hint(key: str, known: Iterable[str]) -> str | None:
-    """A hint for an unknown key: a similar known key, else what to write instead of another schema's key."""
-    return did_you_mean(key, known) or _CONFUSIONS.get(key)
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -137,11 +140,24 @@ _SCALARS: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
+def check_genai(value: Any, shape: Any, at: JsonPath, reading: Reading) -> bool:
     """Report what google-genai refuses in ``value`` and our models accept.
 
-    Drops nulls and converts camelCase to snake_case in place; returns whether ``value`` was changed.
+    ``shape``: the name of a type, or a mapping or a list of shapes. Drops nulls and converts camelCase to snake_case in
+    place; returns whether anything was changed.
     """
+    if isinstance(shape, str):
+        return _check_type(value, shape, at, reading)
+    below: list[tuple[str | int, Any, Any]] = []
+    if isinstance(shape, list):
+        below = [(index, item, shape[0]) for index, item in enumerate(list_of(value))]
+    elif isinstance(value, dict):
+        below = [(key := spelled(value, name), value.get(key), inner) for name, inner in shape.items()]
+    changes = [check_genai(item, inner, (*at, key), reading) for key, item, inner in below]
+    return any(changes)
+
+
+def _check_type(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
     if not isinstance(value, dict) or (kind == "Part" and value.keys() <= {"text"}):
         return False
     spellings, ours = _spellings(kind), _CHECKED_BY_MODELS.get(kind, frozenset())
@@ -150,7 +166,7 @@ def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
         item, field = value[key], spellings.get(key)
         if field is None:
             if kind != "Content":  # our model of Content refuses unknown keys
-                hint = unknown_key_hint(key, genai_fields()[kind])
+                hint = did_you_mean(key, genai_fields()[kind]) or _CONFUSIONS.get(key)
                 reading.error((*at, key), f"unknown key `{key}`", value=shorten(item), hint=hint)
         elif item is None and (field not in ours or key != field):
             del value[key]  # ADK writes every absent field as null
@@ -168,7 +184,7 @@ def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
 
 
 def _check(item: Any, kind: str, at: JsonPath, reading: Reading, *, checked: bool) -> bool:
-    """Like ``check_genai``, for one item. ``checked``: our models check the type of ``item`` itself."""
+    """Like ``_check_type``, of any kind. ``checked``: our models check the type of ``item`` itself."""
     if kind.startswith("["):
         if isinstance(item, list):
             inner = kind[1:-1]
@@ -177,7 +193,7 @@ def _check(item: Any, kind: str, at: JsonPath, reading: Reading, *, checked: boo
         wanted = "a list"
     elif kind == "object" or kind in genai_fields():
         if isinstance(item, dict):
-            return kind != "object" and check_genai(item, kind, at, reading)
+            return kind != "object" and _check_type(item, kind, at, reading)
         wanted = "an object"
     elif kind.startswith("'"):
         wanted = "" if item == kind[1:] else shorten(kind[1:])

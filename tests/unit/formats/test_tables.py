@@ -128,6 +128,19 @@ def test_a_prompt_that_only_looks_like_json_is_sent_and_said(tmp_path: Path) -> 
     assert [problem.line for problem in loaded.warnings] == [2]
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "hint"),
+    [
+        ("history", [{"role": "user", "parts": [{"text": 5}]}], "`columns: {history: history.role}`"),
+        ("reference", {"messages": [{"content": "no role"}]}, '[{"role": "user", "content": "..."}]'),
+    ],
+)
+def test_the_hint_is_that_of_the_column_which_is_wrong(tmp_path: Path, column: str, value: object, hint: str) -> None:
+    with pytest.raises(EvalFileError) as refused:
+        load(tmp_path, json.dumps({"prompt": "hi", column: value}), "q.jsonl")
+    assert hint in (refused.value.problems[0].hint or "")
+
+
 def test_a_row_may_be_large_but_not_endless(tmp_path: Path) -> None:
     assert len(only_case(load(tmp_path, f"prompt\n{'x' * 1_000_000}\n")).turns[0].user_content.text) == 1_000_000
     with pytest.raises(EvalFileError) as error:
