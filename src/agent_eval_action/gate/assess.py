@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -20,14 +21,16 @@ from agent_eval_action.gate.pairs import (
     GateState,
     Pair,
     ScoreGrid,
+    counted,
     history_stats,
     is_binary,
     mean,
     merged,
 )
 from agent_eval_action.results.base import CaseKey
+from agent_eval_action.results.history import ScoreCount
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
+from agent_eval_action.stats import Stratum, holm, lower_than_reference
 
 STABLE_REPEATS: Final = 30
 DRIFTED: Final = 0.05
@@ -129,10 +132,11 @@ class CriterionEvidence:
     rules: GateRules
     alpha: float
     control: bool
-    grid: ScoreGrid = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", ScoreGrid.for_pairs(self.pairs, self.pairs[0].goal))
+    @cached_property
+    def grid(self) -> ScoreGrid:
+        """The whole numbers that stand for the criterion's scores."""
+        return ScoreGrid.for_pairs(self.pairs, self.pairs[0].goal)
 
     @property
     def share(self) -> float:
@@ -189,49 +193,41 @@ class CriterionEvidence:
         the first pass to the reference makes reference and fresh runs exchangeable again. Its scores enter as
         ``floor``, which is no better than they are: the test stays conservative, and a worse first score gains nothing.
         """
-        reference = self._levels_before(pair, self._control_of(pair) if control else ())
-        current = self.grid.levels(self.fresh(pair)[:runs])
+        reference = self._reference(pair, self._control_of(pair) if control else ())
+        stratum = self.grid.stratum(reference, self.fresh(pair)[:runs])
         if self.is_binary(pair) or not self.rules.adaptive:
-            return Stratum(reference, current)
-        past = history_stats(pair.history)
-        far_below = self.grid.level(past.low - max(self.min_effect, past.high - past.low, 2 * self._spread))
-        floor = min(far_below, self.grid.level(past.low) - 1)  # on a large scale min_effect is less than a step
-        return Stratum(merged((*reference, (floor, pair.first)), floor), merged(current, floor))
+            return stratum
+        low, high = pair.past.low, pair.past.high
+        far_below = self.grid.level(low - max(self.min_effect, high - low, 2 * self._spread))
+        floor = min(far_below, self.grid.level(low) - 1)  # on a large scale min_effect is less than a step
+        return Stratum(merged((*stratum.reference, (floor, pair.first)), floor), merged(stratum.current, floor))
 
-    def _levels_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> Levels:
+    def _reference(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> tuple[ScoreCount, ...]:
         """History plus control; the control alone if main ``moved``."""
-        past = self.grid.counted(pair.history)
         if not control:
-            return past
-        now = self.grid.levels(control)
-        return now if moved or self.main_moved(pair) else merged((*past, *now))
+            return pair.history
+        counts = Counter(control)
+        if not (moved or self.main_moved(pair)):
+            counts.update(dict(pair.history))
+        return tuple(sorted(counts.items()))
 
-    def _mean_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> float:
-        """The mean of the scores that ``_levels_before`` returns."""
-        past = history_stats(pair.history)
-        if control and (moved or self.main_moved(pair)):
-            return mean(control)
-        return (past.mean * past.n + math.fsum(control)) / (past.n + len(control)) if control else past.mean
+    def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
+        return history_stats(self._reference(pair, self._control_of(pair) if control else ())).mean
 
     @cached_property
     def _spread(self) -> float:
         """The average range of the pairs' histories; a single short history shows too little of it."""
-        ranges = [history.high - history.low for history in (history_stats(pair.history) for pair in self.pairs)]
-        return sum(ranges) / len(ranges)
+        return sum(pair.past.high - pair.past.low for pair in self.pairs) / len(self.pairs)
 
     def main_moved(self, pair: Pair) -> bool:
         """Whether main's control is significantly below its history and explains at least half of the change's drop."""
         control = self._control_of(pair)
         if not control:
             return False
-        past, now = history_stats(pair.history).mean, mean(control)
-        here = mean(self.fresh(pair) or pair.attempts)
-        explained = self._drop(past, now) >= self._drop(past, here) / 2
-        reference = self.grid.counted(pair.history)
-        return explained and lower_than_reference([Stratum(reference, self.grid.levels(control))]) <= DRIFTED
-
-    def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
-        return self._mean_before(pair, self._control_of(pair) if control else ())
+        past, here = pair.past.mean, mean(self.fresh(pair) or pair.attempts)
+        if self._drop(past, mean(control)) < self._drop(past, here) / 2:
+            return False
+        return lower_than_reference([self.grid.stratum(pair.history, control)]) <= DRIFTED
 
     # --- suspects -----------------------------------------------------------------------------------
 
@@ -241,7 +237,7 @@ class CriterionEvidence:
         return () if self.grid.minimize else tuple(pair for pair in self.pairs if self._is_suspect(pair))
 
     def _is_suspect(self, pair: Pair) -> bool:
-        past, now = history_stats(pair.history), mean(pair.attempts[: pair.first])
+        past, now = pair.past, mean(pair.attempts[: pair.first])
         if not self.is_large(pair, past.mean, now):
             return False
         if self.is_binary(pair) or self.stable or not self.rules.adaptive:
@@ -266,27 +262,27 @@ class CriterionEvidence:
         """Base runs that a suspect still lacks."""
         if not self.control or not pair.controllable:
             return 0
-        return max(0, self._control_wanted(pair) - pair.control_made)
+        if self.worse_each_time(pair):
+            wanted = STABLE_RUNS
+        else:
+            small = self._clear_at_first_look(pair) or self._control_leaves_no_doubt(pair)
+            wanted = SMALL_CONTROL if small else CONTROL_RUNS
+        return max(0, wanted - pair.control_made)
 
     def awaits_control(self, pair: Pair) -> bool:
         """Whether a suspect could be run on the base, and was not yet."""
         return self.control and pair.controllable and not pair.control_attempts
 
-    def _control_wanted(self, pair: Pair) -> int:
-        if self.worse_each_time(pair):
-            return STABLE_RUNS
-        return SMALL_CONTROL if self._clear_at_first_look(pair) or self._control_leaves_no_doubt(pair) else CONTROL_RUNS
-
     def _control_leaves_no_doubt(self, pair: Pair) -> bool:
         """Whether a small control suffices: significant against history, with the control, and against it alone."""
         if len(pair.control) < SMALL_CONTROL or not self.runs(pair):
             return False
-        interleaved = Stratum(self.grid.levels(pair.control), self.grid.levels(self.fresh(pair)))
+        beside = self.grid.stratum(counted(pair.control), self.fresh(pair))
         return (
             self.is_sure(pair, control=False)
             and self.is_sure(pair, control=True)
             and self._worse_beside_control(pair)
-            and lower_than_reference([interleaved]) <= BESIDE_CONTROL
+            and lower_than_reference([beside]) <= BESIDE_CONTROL
         )
 
     def _clear_at_first_look(self, pair: Pair) -> bool:
@@ -308,9 +304,8 @@ class CriterionEvidence:
 
     def _worse_again(self, pair: Pair) -> tuple[bool, ...]:
         """Per fresh run (at most three), whether it is worse than on main. () unless the suite is stable."""
-        past = history_stats(pair.history).mean
         again = self.fresh(pair)[:STABLE_RUNS] if self.stable else ()
-        return tuple(self.is_large(pair, past, score) for score in again)
+        return tuple(self.is_large(pair, pair.past.mean, score) for score in again)
 
     def worse_each_time(self, pair: Pair, least: int = 1) -> bool:
         """Whether, in a stable suite, all fresh runs (at least ``least``) were worse than on main."""
@@ -342,15 +337,12 @@ class CriterionEvidence:
         # a suspect without a fresh score (all re-runs were errors) tells nothing here
         tested = [pair for pair in self.suspects if self.fresh(pair)]
         p = lower_than_reference([self._stratum(pair, runs, control) for pair in tested])
-        drops = [self._reference_mean(pair, control=control) - mean(self.fresh(pair)[:runs]) for pair in tested]
-        drop, least = sum(drops) / len(drops), self.min_effect / 2
-        interleaved = [
-            self._reference_mean(pair, control=control) - mean(pair.interleaved)
-            for pair in self.suspects
-            if pair.interleaved
-        ]
-        worse_beside_control = not interleaved or sum(interleaved) / len(interleaved) >= least
-        return MeanTest(p, drop, level, drop >= least, p <= level and drop >= least and worse_beside_control)
+        before = {pair.key: self._reference_mean(pair, control=control) for pair in self.suspects}
+        drop = sum(before[pair.key] - mean(self.fresh(pair)[:runs]) for pair in tested) / len(tested)
+        beside = [before[pair.key] - mean(pair.interleaved) for pair in self.suspects if pair.interleaved]
+        least = self.min_effect / 2
+        also_beside = not beside or sum(beside) / len(beside) >= least
+        return MeanTest(p, drop, level, drop >= least, p <= level and drop >= least and also_beside)
 
     @property
     def controlled(self) -> bool:
@@ -450,21 +442,27 @@ class CriterionEvidence:
         spent = SUITE_LOOKS[look] if self.rules.adaptive else 1.0
         control = control and self.suite_controlled
         rows = [_Row(pair, self.attempts_of(pair, passes), pair.control if control else ()) for pair in self.complete]
-        test = self._mean_test(rows, self.alpha * SUITE * spent)
-        sure = test.sure and self._suite_worse_beside_control()
-        return replace(test, confirmed=sure and (control or not self.control))
+        level = self.alpha * SUITE * spent
+        test = self._mean_test(rows, level)
+        if not test.sure or (self.control and not control):
+            return test
+        # it must be worse in the interleaved runs too
+        beside = [_Row(pair, pair.interleaved, pair.control) for pair in self.complete if pair.controllable]
+        made = beside and all(row.now for row in beside)
+        return replace(test, confirmed=not made or self._mean_test(beside, level).drop > 0)
 
     def _mean_test(self, rows: Sequence[_Row], level: float) -> MeanTest:
         """Test whether the mean over these rows fell. If main fell too, its control alone is the reference."""
         fell = self._main_fell(rows)
         if fell:
             rows = [row for row in rows if row.control]
-        before = sum(self._mean_before(row.pair, row.control, moved=fell) for row in rows) / len(rows)
+        references = [self._reference(row.pair, row.control, moved=fell) for row in rows]
+        before = sum(history_stats(reference).mean for reference in references) / len(rows)
         drop = self._drop(before, sum(mean(row.now) for row in rows) / len(rows))
         if drop <= 0:
             return MeanTest(1.0, drop, level)
         p = lower_than_reference(
-            Stratum(self._levels_before(row.pair, row.control, moved=fell), self.grid.levels(row.now)) for row in rows
+            self.grid.stratum(reference, row.now) for reference, row in zip(references, rows, strict=True)
         )
         limit = self.policy.max_drop
         if self.grid.minimize:
@@ -474,26 +472,15 @@ class CriterionEvidence:
     def _main_fell(self, rows: Sequence[_Row]) -> bool:
         """Whether main is significantly below its history over all controlled cases, by at least half of the drop."""
         rows = [row for row in rows if row.control]
-        past = sum(history_stats(row.pair.history).mean for row in rows)
+        past = sum(row.pair.past.mean for row in rows)
         explained = self._drop(past, sum(mean(row.control) for row in rows))
         if explained <= 0 or explained < self._drop(past, sum(mean(row.now) for row in rows)) / 2:
             return False
-        strata = (Stratum(self.grid.counted(row.pair.history), self.grid.levels(row.control)) for row in rows)
+        strata = (self.grid.stratum(row.pair.history, row.control) for row in rows)
         return lower_than_reference(strata) <= DRIFTED
 
     def _drop(self, before: float, now: float) -> float:
         return now - before if self.grid.minimize else before - now
-
-    def _suite_worse_beside_control(self) -> bool:
-        pairs = [pair for pair in self.complete if pair.controllable]
-        if not pairs or not all(pair.interleaved for pair in pairs):
-            return True
-        rows = [_Row(pair, pair.interleaved, pair.control) for pair in pairs]
-        fell = self._main_fell(rows)
-        if fell:
-            rows = [row for row in rows if row.control]
-        drops = [self._drop(self._mean_before(row.pair, row.control, moved=fell), mean(row.now)) for row in rows]
-        return sum(drops) > 0
 
     @property
     def suite_controlled(self) -> bool:
@@ -520,7 +507,7 @@ class CriterionEvidence:
         test = self.suite(self.first)
         if not test.beyond or test.p > IN_DOUBT:
             return False
-        before = sum(history_stats(pair.history).mean for pair in self.complete) / len(self.complete)
+        before = sum(pair.past.mean for pair in self.complete) / len(self.complete)
         return test.p <= self.alpha * SUITE * SLICES[0][2] or test.drop >= LOST * abs(before)
 
     @cached_property
@@ -538,17 +525,14 @@ class CriterionEvidence:
             found[size] = found.get(size, 0.0) + self.alpha * SUITE * spent
         return found
 
-    def slice_of(self, size: int) -> tuple[Pair, ...]:
-        """This many pairs, in an order that depends on the names of the cases but not on their scores."""
-        return self._shuffled[:size]
-
     @cached_property
-    def _shuffled(self) -> tuple[Pair, ...]:
+    def shuffled(self) -> tuple[Pair, ...]:
+        """The pairs that slices begin with, in an order that depends on the cases' names but not on their scores."""
         return tuple(sorted(self.complete, key=lambda pair: (zlib.crc32(repr(pair.key).encode()), repr(pair.key))))
 
     def _slice_rows(self, size: int) -> list[_Row]:
         """Per case its first pass, one more run and one control run; empty until all of them are made."""
-        chosen = self.slice_of(size)
+        chosen = self.shuffled[:size]
         if not all(pair.control and pair.again for pair in chosen):
             return []
         return [_Row(pair, pair.attempts[: pair.first + 1], pair.control[:1]) for pair in chosen]
@@ -561,17 +545,14 @@ class CriterionEvidence:
         rows = self._slice_rows(size)
         if not rows:
             return None
-        rest = [_Row(pair, pair.attempts[: pair.first], ()) for pair in self._shuffled[size:]]
+        rest = [_Row(pair, pair.attempts[: pair.first], ()) for pair in self.shuffled[size:]]
         test = self._mean_test([*rows, *rest], self.slices[size])
-        return replace(test, confirmed=test.sure and self._below_control(rows, test.drop))
-
-    def _below_control(self, rows: Sequence[_Row], drop: float) -> bool:
-        control = sum(mean(row.control) for row in rows) / len(rows)
-        interleaved = sum(mean(row.pair.interleaved[:1] or row.now[-1:]) for row in rows) / len(rows)
-        if self._drop(control, interleaved) < drop / 2:
-            return False
-        strata = [Stratum(self.grid.levels(row.control), self.grid.levels(row.now)) for row in rows]
-        return lower_than_reference(strata) <= BESIDE_CONTROL
+        control = sum(mean(row.control) for row in rows) / size
+        interleaved = sum(mean(row.pair.interleaved[:1] or row.now[-1:]) for row in rows) / size
+        if not test.sure or self._drop(control, interleaved) < test.drop / 2:
+            return test
+        strata = [self.grid.stratum(counted(row.control), row.now) for row in rows]
+        return replace(test, confirmed=lower_than_reference(strata) <= BESIDE_CONTROL)
 
     @cached_property
     def main_collapse(self) -> Collapse | None:
@@ -591,7 +572,7 @@ class CriterionEvidence:
         if test is None or test.beyond or self.grid.minimize:
             return None
         rows = self._slice_rows(size)
-        before = sum(history_stats(row.pair.history).mean for row in rows) / size
+        before = sum(row.pair.past.mean for row in rows) / size
         now = sum(mean(row.now) for row in rows) / size
         main = sum(mean(row.control) for row in rows) / size
         lost = self._main_fell(rows) and before - max(now, main) >= LOST * abs(before)
@@ -600,7 +581,7 @@ class CriterionEvidence:
 
 def never_differed(pairs: Iterable[Pair]) -> bool:
     """Whether the scores of main's agent never varied in at least ``STABLE_REPEATS`` repeated attempts."""
-    histories = [history_stats(pair.history) for pair in pairs]
+    histories = [pair.past for pair in pairs]
     constant = all(past.high - past.low <= TOLERANCE * max(1.0, abs(past.high)) for past in histories)
     return constant and sum(past.n - 1 for past in histories) >= STABLE_REPEATS
 

@@ -10,7 +10,7 @@ from agent_eval_action.criteria import expected_calls
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCase
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
-from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats, mean
+from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, mean
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
@@ -95,7 +95,7 @@ def pair_reason(criterion: CriterionJudgement | None, pair: Pair, trajectories: 
     scores = test.fresh or pair.attempts
     interval = interval_of(pair, scores) if test.fresh else None
     data = {
-        "main": score_counts(pair.history, history_stats(pair.history).mean),
+        "main": score_counts(pair.history, pair.past.mean),
         "here": count_scores(scores),
         "rerun": bool(test.fresh),
         "control": count_scores(pair.control) if pair.control else None,

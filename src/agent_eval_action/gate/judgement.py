@@ -16,7 +16,7 @@ from agent_eval_action.gate.pairs import (
     GateRules,
     Pair,
     ScoreGrid,
-    history_stats,
+    counted,
     is_binary,
     mean,
     mean_of,
@@ -255,9 +255,9 @@ def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Impr
     grid = ScoreGrid.for_pairs(pairs, pairs[0].goal)
     sign = -1 if grid.minimize else 1
     # re-runs were requested because the first pass was bad: regression to the mean is no improvement
-    rises = [sign * (mean(pair.attempts[: pair.first]) - history_stats(pair.history).mean) for pair in pairs]
+    rises = [sign * (mean(pair.attempts[: pair.first]) - pair.past.mean) for pair in pairs]
     # sides swapped: tests whether main's scores are lower than this run's
-    strata = [Stratum(grid.levels(pair.attempts[: pair.first]), grid.counted(pair.history)) for pair in pairs]
+    strata = [Stratum(grid.levels(counted(pair.attempts[: pair.first])), grid.levels(pair.history)) for pair in pairs]
     own = [lower_than_reference([stratum]) if up > 0 else 1.0 for stratum, up in zip(strata, rises, strict=True)]
     stable = never_differed(pairs)
     better = frozenset(
@@ -274,7 +274,7 @@ def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Impr
 
 def interval_of(pair: Pair, current: tuple[float, ...]) -> Interval | None:
     """Newcombe's interval of pass rates if every score is 0 or 1, else Welch's of means."""
-    past = history_stats(pair.history)
+    past = pair.past
     if is_binary(current, [score for score, _ in pair.history]):
         return newcombe((round(past.mean * past.n), past.n), (round(sum(current)), len(current)))
     if past.n > _MOST_SCORES:
@@ -303,17 +303,14 @@ def _smallest_drop(found: CriterionEvidence) -> float | None:
     """The drop of the suite's mean that this run would detect with 80 % power; None if it tests for none."""
     if found.suite_test is None or found.grid.minimize:
         return None
-    sizes = [
-        (_variance(pair), history_stats(pair.history).n, len(found.attempts_of(pair, found.passes)))
-        for pair in found.complete
-    ]
+    sizes = [(_variance(pair), pair.past.n, len(found.attempts_of(pair, found.passes))) for pair in found.complete]
     drop = detectable_drop(sizes, found.suite_test.level)
     return None if drop is None else max(drop, found.policy.max_drop or 0.0)
 
 
 def _variance(pair: Pair) -> float:
     """The variance of one attempt. Half a failure is added to pass rates: a constant history may still vary."""
-    past = history_stats(pair.history)
+    past = pair.past
     if is_binary([score for score, _ in pair.history]):
         rate = (past.mean * past.n + 0.5) / (past.n + 1)
         return rate * (1 - rate)

@@ -17,7 +17,7 @@ from agent_eval_action.gate.assess import (
     Status,
     assess,
 )
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats, mean
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, mean
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.pair_scores import meets
 
@@ -204,7 +204,7 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
     for size in criterion.slices:
         test = criterion.slice_test(size)
         if test is None:
-            chosen = criterion.slice_of(size)
+            chosen = criterion.shuffled[:size]
             return () if all(pair.control_attempts for pair in chosen) else chosen
         if not test.beyond and criterion.collapse_of(size) is None:
             return ()
@@ -254,7 +254,7 @@ def _as_good_as_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
 def _short_of_history(criterion: CriterionEvidence, pair: Pair) -> bool:
     """Whether a suspect is in doubt because of a short history: the control then tells more than further re-runs."""
     runs = criterion.runs(pair)
-    short = runs > 0 and history_stats(pair.history).n <= SHORT_HISTORY * runs
+    short = runs > 0 and pair.past.n <= SHORT_HISTORY * runs
     return short and criterion.p_of(pair, control=False) <= IN_DOUBT
 
 
@@ -305,12 +305,12 @@ def describe_step(step: Step, state: GateState) -> str:
 
 
 def _fall(pair: Pair) -> float:
-    down = history_stats(pair.history).mean - mean(pair.attempts)
+    down = pair.past.mean - mean(pair.attempts)
     return -down if pair.goal == "minimize" else down
 
 
 def _describe_fall(pair: Pair) -> str:
-    before, now = f"{history_stats(pair.history).mean:.2f}", f"{mean(pair.attempts):.2f}"
+    before, now = f"{pair.past.mean:.2f}", f"{mean(pair.attempts):.2f}"
     if (limit := pair.threshold) is not None:
         runs = sum(times for _, times in pair.history)
         past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))

@@ -35,7 +35,7 @@ from agent_eval_action.results.run_result import (
     ScoreStatus,
     collector_paused,
 )
-from agent_eval_action.stats import Levels, levels, passes
+from agent_eval_action.stats import Levels, Stratum
 
 TOLERANCE: Final = 1e-9
 """Smaller changes (relative for numbers above one) are floating-point noise."""
@@ -100,6 +100,11 @@ class Pair:
     def added(self) -> bool:
         """Whether the change under test adds the eval set or the criterion."""
         return self.measured is not None and self.measured.info.added
+
+    @property
+    def past(self) -> Stat:
+        """Count, mean and extremes of the history, which must not be empty."""
+        return history_stats(self.history)
 
     @property
     def again(self) -> int:
@@ -403,6 +408,11 @@ def mean(scores: Sequence[float]) -> float:
     return scores[0] if len(scores) == 1 else math.fsum(scores) / len(scores)
 
 
+def counted(scores: Sequence[float]) -> tuple[ScoreCount, ...]:
+    """Scores with the number of times that each occurs, as histories have them."""
+    return tuple(sorted(Counter(scores).items()))
+
+
 def is_binary(*scores: Sequence[float]) -> bool:
     """Whether every score is 0 or 1."""
     return all(score in {0.0, 1.0} for some in scores for score in some)
@@ -429,7 +439,7 @@ class ScoreGrid:
         minimize = goal == "minimize"
         if not minimize and all(pair.binary for pair in pairs):
             return cls(True, 1.0, 0, 1)
-        seen = [history_stats(pair.history) for pair in pairs]
+        seen = [pair.past for pair in pairs]
         low, high = min(past.low for past in seen), max(past.high for past in seen)
         step = 1 / _STEPS if minimize else _scale(max(abs(low), abs(high))) / _STEPS
         unbounded = cls(False, step, 0, 0, minimize)
@@ -443,22 +453,18 @@ class ScoreGrid:
         """A score's level."""
         return min(self.high, max(self.low, self._unclamped_level(score)))
 
-    def counted(self, history: tuple[ScoreCount, ...]) -> Levels:
-        """The levels of a history."""
-        return _history_levels(self, history)
+    def levels(self, scores: tuple[ScoreCount, ...]) -> Levels:
+        """The levels of scores."""
+        return _levels(self, scores)
 
-    def levels(self, scores: Sequence[float]) -> Levels:
-        """The levels of some attempts."""
-        if len(scores) == 1:
-            return ((self.level(scores[0]), 1),)
-        if self.binary:
-            return passes(round(sum(scores)), len(scores))
-        return levels(self.level(score) for score in scores)
+    def stratum(self, reference: tuple[ScoreCount, ...], current: Sequence[float]) -> Stratum:
+        """A case's scores for the exact tests."""
+        return Stratum(self.levels(reference), self.levels(counted(current)))
 
 
 @lru_cache(maxsize=50_000)
-def _history_levels(grid: ScoreGrid, history: tuple[ScoreCount, ...]) -> Levels:
-    return merged((grid.level(score), times) for score, times in history)
+def _levels(grid: ScoreGrid, scores: tuple[ScoreCount, ...]) -> Levels:
+    return merged((grid.level(score), times) for score, times in scores)
 
 
 def _scale(highest: float) -> float:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.next_step import Stop, next_step
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, is_binary
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, counted, is_binary
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
 from agent_eval_action.results.run_result import Goal
@@ -140,7 +140,7 @@ class SimulatedRun:
         self._interleaved: list[list[int]] = [[] for _ in range(cases)]
         history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
         self._pairs = [
-            Pair(key, f"c{n}", tuple(sorted(Counter(history[case][n]).items())), tuple(head[case][n]), first)
+            Pair(key, f"c{n}", counted(history[case][n]), tuple(head[case][n]), first)
             for key, case in self._cases.items()
             for n in range(self._criteria)
         ]
