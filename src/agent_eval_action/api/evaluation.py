@@ -21,7 +21,7 @@ from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.api.shards import read_shards, read_wave
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
-from agent_eval_action.baseline.rerun import PASSES
+from agent_eval_action.baseline.records import PASSES
 from agent_eval_action.ci import Job
 from agent_eval_action.config.discovery import Discovery, column_mappings, discover
 from agent_eval_action.config.models import AgentSettings, Settings

@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult, select
@@ -24,7 +24,7 @@ from agent_eval_action.baseline.record_text import (
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.git.remote import Pushed, Remote, Scratch, remote_of
-from agent_eval_action.git.repository import Repository, TreeEntry
+from agent_eval_action.git.repository import Repository, TreeEntry, batches
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused
@@ -165,7 +165,15 @@ class BranchStore(Store):
 def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) -> FoundRecords:
     files, skipped = _record_files(repository.entries(commit, f"{_FOLDER}/"))
     records: list[Record] = []
-    for batch in _batches(_in_order(files, query), skipped):
+
+    def readable() -> Iterator[TreeEntry]:
+        for entry in _in_order(files, query):
+            if entry.size is None or entry.size > MAX_BYTES:
+                skipped.append(f"{entry.name} is larger than {MAX_BYTES >> 20} MB")
+            else:
+                yield entry
+
+    for batch in batches(readable(), _AT_ONCE):
         contents = repository.blobs(entry.oid for entry in batch)
         for entry in batch:
             parsed = parse_record(contents.get(entry.oid, b""))
@@ -190,7 +198,7 @@ def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[s
     for entry in entries:
         name = entry.name.removeprefix(f"{_FOLDER}/")
         if entry.mode == _BLOB and is_file_name(name, now):
-            files.append(TreeEntry(entry.mode, entry.oid, entry.size, name))
+            files.append(replace(entry, name=name))
         else:
             others.append(f"{json.dumps(name[:80])} is no record")
     return files, others
@@ -204,20 +212,3 @@ def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]
     if query.complete:
         newest = [entry for entry in newest if commit_in(entry.name) in rank]
     return newest[:_MOST_FILES]
-
-
-def _batches(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
-    """Batches of files that fit into memory; files that are too large are skipped."""
-    batch: list[TreeEntry] = []
-    size = 0
-    for entry in files:
-        if entry.size is None or entry.size > MAX_BYTES:
-            skipped.append(f"{entry.name} is larger than {MAX_BYTES >> 20} MB")
-            continue
-        batch.append(entry)
-        size += entry.size
-        if size >= MAX_BYTES or len(batch) >= _AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -1,4 +1,4 @@
-"""The ``file`` store: a baseline committed with the code, usually ``.agent-eval/baseline.json``."""
+"""The ``file`` store, a baseline committed with the code (usually ``.agent-eval/baseline.json``), and ``rerun``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from pydantic import ValidationError
 
@@ -46,7 +46,7 @@ class FileStore(Store):
     workspace: Path | None = None
 
     @classmethod
-    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> FileStore:  # noqa: ARG003 - the branch needs it
+    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> Self:  # noqa: ARG003 - the branch needs it
         return cls(settings.baseline.path, settings.workspace)
 
     @property
@@ -84,6 +84,20 @@ class FileStore(Store):
         """Replace the file atomically, so that neither a reader nor a crash sees a partial file. Raises OutputError."""
         with writing(f"the baseline {self.path}"):
             replace_committed(self.path, baseline_text(record), self.workspace)
+
+
+class RerunStore(FileStore):
+    """Has no records: the base commit's agent is measured in the same run. `baseline update` still writes the file."""
+
+    kind: ClassVar[StoreKind] = "rerun"
+    begin: ClassVar[str] = "it is measured beside a run, on the base commit's agent, which could not be run here"
+    committed: ClassVar[bool] = False
+
+    def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - there are none to choose from
+        return FoundRecords()
+
+    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - nothing is stored
+        return WriteResult(False, "the rerun store keeps nothing")
 
 
 def _with_shared_parts(record: Record) -> Record:

@@ -1,13 +1,13 @@
-"""Make records from results of runs, for the branch store, baseline.json, and comparisons."""
+"""Make records from results of runs, for the branch store, baseline.json, and comparisons; and results from records."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any, Final
 
 from agent_eval_action.baseline.record_text import shrink_to_limit
@@ -40,6 +40,7 @@ from agent_eval_action.results.run_result import (
     Conditions,
     CriterionInfo,
     CriterionScore,
+    ErrorKind,
     Goal,
     RunResult,
     RunStatus,
@@ -48,6 +49,12 @@ from agent_eval_action.results.run_result import (
     Totals,
     collector_paused,
 )
+
+_NOT_OF_CODE: Final = frozenset(
+    {ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED}
+)
+PASSES: Final = 5
+"""How often the base runs every case, as in `baseline update`: a single run of a noisy case tells little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +144,23 @@ def _case(
         criteria |= {kept_name(name): old.criteria[kept_name(name)] for name in stay}
     if not criteria:
         return None, [], []
+    times = [made.durations.total for made in case.attempts if made.error is None and made.durations.total is not None]
+    usual = None
+    if modal := modal_trajectory(case.attempts):
+        turns, seen, made = modal
+        usual = TrajectoryRecord(digest=trajectory_digest(turns), seen=seen, attempts=made, turns=turns)
     record = CaseRecord(
-        **key._asdict(), digest=kept_digest(case.digest), criteria=criteria, trajectory=_trajectory(case)
+        **key._asdict(),
+        digest=kept_digest(case.digest),
+        # to the hundredth: precise enough to divide a suite
+        seconds=round(statistics.median(times), 2) if times else None,
+        criteria=criteria,
+        trajectory=usual,
     )
-    record = shrink_to_limit(record.model_copy(update={"seconds": _seconds(case)}))
+    record = shrink_to_limit(record)
     if old is not None and record.model_copy(update={"seconds": old.seconds}) == old:
         record = old  # a different duration alone is not worth a commit
     return record, stay, [name for name in errored if name not in stay]
-
-
-def _seconds(case: CaseResult) -> float | None:
-    """The median duration of the case's attempts in seconds, to the hundredth: precise enough to divide a suite."""
-    times = [made.durations.total for made in case.attempts if made.error is None and made.durations.total is not None]
-    return round(statistics.median(times), 2) if times else None
 
 
 def _scores(pair: PairScores) -> CriterionRecord:
@@ -160,14 +171,6 @@ def _scores(pair: PairScores) -> CriterionRecord:
         passed=pair.passed,
         scores=tuple(sorted(Counter(rounded(score) for score in pair.scores).items())),
     )
-
-
-def _trajectory(case: CaseResult) -> TrajectoryRecord | None:
-    modal = modal_trajectory(case.attempts)
-    if modal is None:
-        return None
-    turns, seen, attempts = modal
-    return TrajectoryRecord(digest=trajectory_digest(turns), seen=seen, attempts=attempts, turns=turns)
 
 
 def _record(
@@ -223,14 +226,77 @@ def record_of(
     update = {
         "whole": result.status is RunStatus.COMPLETE and not result.conditions.selection,
         "criteria": definitions(result),
-        "cases": tuple(case.without_criteria(lambda key, name: (key, name) in bad) for case in record.cases),
         "withheld": tuple(withheld),
         "accepted": tuple(accepted),
     }
     if head is not None:
         update |= {"commit": head.sha, "parents": head.parents, "committed_at": head.at}
-    return record.model_copy(update=update)
+    return _without(record, lambda *pair: pair in bad).model_copy(update=update)
 
+
+# --- the base commit's agent as the baseline (``baseline: rerun``) --------------------------------
+
+
+def baseline_of(result: RunResult) -> Record | None:
+    """The scores of the base commit's agent in this run; None if it did not run."""
+    if result.base is None or not result.totals.control:
+        return None
+
+    def as_attempts(case: CaseResult) -> CaseResult:
+        # failed ones count only if all of them failed
+        answered = tuple(attempt for attempt in case.control if attempt.error is None)
+        return case.model_copy(update={"attempts": answered or case.control, "control": ()})
+
+    changes = {"commit": result.base.commit, "agents": result.base.agents, "repeats": PASSES}
+    conditions = result.conditions.model_copy(update=changes)
+    result = result.model_copy(update={"conditions": conditions})
+    return from_result(_with_cases(result, lambda cases: [as_attempts(case) for case in cases if case.control]))
+
+
+def unmeasured_on_base(result: RunResult) -> Mapping[CaseKey, str]:
+    """Cases that the base commit's agent should have answered but did not, with the reason.
+
+    Cases in which its code raises are not included: that is main's real state. Missing credentials are reported
+    elsewhere.
+    """
+    base = result.base
+    if base is None or result.status is not RunStatus.COMPLETE:
+        return {}
+    found: dict[CaseKey, str] = {}
+    for key, case in result.keyed_cases():
+        if key.agent in {*base.absent, *base.lacking}:
+            continue
+        errors = [attempt.error for attempt in case.control if attempt.error is not None]
+        of_code = any(error.kind not in _NOT_OF_CODE for error in errors)
+        answered = len(errors) < len(case.control)
+        reason = errors[0].message if errors else base.unavailable_agents.get(key.agent) or base.unavailable
+        if reason and not (case.unmeasured or of_code or answered):
+            found[key] = reason
+    return found
+
+
+def without_control(result: RunResult) -> RunResult:
+    """The run without its control, whose scores are already the baseline."""
+    result = _with_cases(result, lambda cases: [case.model_copy(update={"control": ()}) for case in cases])
+    totals = result.totals.model_copy(update={"control": 0})
+    return result.model_copy(update={"totals": totals, "base": None})
+
+
+def _with_cases(result: RunResult, change: Callable[[Sequence[CaseResult]], Iterable[CaseResult]]) -> RunResult:
+    sets = (owner.model_copy(update={"cases": tuple(change(owner.cases))}) for owner in result.sets)
+    return result.model_copy(update={"sets": tuple(sets)})
+
+
+def without_accepted(record: Record | None, accepted: Sequence[Accepted]) -> Record | None:
+    """The record without the scores of accepted pairs, which are compared with nothing."""
+    return _without(record, lambda *pair: any(entry.covers(*pair) for entry in accepted)) if record else None
+
+
+def _without(record: Record, left_out: Callable[[CaseKey, str], bool]) -> Record:
+    return record.model_copy(update={"cases": tuple(case.without_criteria(left_out) for case in record.cases)})
+
+
+# --- results from records -------------------------------------------------------------------------
 
 Kind = tuple[Goal, Unit]
 """A criterion's goal, and the unit of its scores."""
@@ -239,10 +305,8 @@ Kind = tuple[Goal, Unit]
 def result_of(record: Record, known: Mapping[str, Kind]) -> RunResult:
     """The run that a record was made from. ``known``: goal and unit of each criterion, which baselines lack."""
     cases = sorted(record.cases, key=lambda case: case.key)
-    sets = tuple(
-        _set(agent, name, list(own), known)
-        for (agent, name), own in groupby(cases, key=lambda case: (case.agent, case.eval_set))
-    )
+    grouped = groupby(cases, key=lambda case: (case.agent, case.eval_set))
+    sets = tuple(_set(agent, name, list(own), known) for (agent, name), own in grouped)
     return RunResult(
         started_at=record.created_at,
         conditions=Conditions(
@@ -260,13 +324,9 @@ def _set(agent: str, name: str, cases: Sequence[CaseRecord], known: Mapping[str,
     infos: dict[str, CriterionInfo] = {}
     for criterion, scores in (item for case in cases for item in case.criteria.items()):
         goal, unit = known.get(criterion, ("maximize", "score"))
+        limit, digest = scores.threshold, scores.digest
         info = CriterionInfo(
-            name=criterion,
-            goal=goal,
-            unit=unit,
-            threshold=scores.threshold,
-            digest=scores.digest,
-            source="the baseline",
+            name=criterion, goal=goal, unit=unit, threshold=limit, digest=digest, source="the baseline"
         )
         infos.setdefault(criterion, info)
     results = tuple(
@@ -280,17 +340,17 @@ def _attempts(case: CaseRecord, infos: Mapping[str, CriterionInfo]) -> Iterator[
     scores = {
         name: [score for score, count in kept.scores for _ in range(count)] for name, kept in case.criteria.items()
     }
-    for number in range(max(map(len, scores.values()), default=0)):
-        own = tuple(_score(infos[name], found[number : number + 1]) for name, found in scores.items())
+    for number, row in enumerate(zip_longest(*scores.values())):
+        own = tuple(_score(infos[name], score) for name, score in zip(scores, row, strict=True))
         yield AttemptSummary(repeat=number, turns=turns, scores=own)
 
 
-def _score(info: CriterionInfo, found: Sequence[float]) -> CriterionScore:
-    if not found:
+def _score(info: CriterionInfo, score: float | None) -> CriterionScore:
+    if score is None:
         reason = "the baseline has fewer scores of it"
         return CriterionScore(criterion=info.name, status=ScoreStatus.NOT_APPLICABLE, reason=reason)
-    passed = None if info.threshold is None else meets(found[0], info.threshold, info.goal)
-    return CriterionScore(criterion=info.name, status=ScoreStatus.SCORED, score=found[0], passed=passed)
+    passed = None if info.threshold is None else meets(score, info.threshold, info.goal)
+    return CriterionScore(criterion=info.name, status=ScoreStatus.SCORED, score=score, passed=passed)
 
 
 _OPTION_LIMIT: Final = 200

@@ -378,7 +378,7 @@ def export_tree(
         for file in files:
             _make_place(target, file.name)
         files = [file for file in files if file.mode == _LINK or wanted(file.name, file.size or 0)]
-    for batch in _batches(files):
+    for batch in batches(files):
         contents = repository.blobs(file.oid for file in batch)
         for file in batch:
             if cancelled is not None and cancelled.is_set():
@@ -394,12 +394,13 @@ def export_tree(
                 path.chmod(0o755)
 
 
-def _batches(files: Sequence[TreeEntry]) -> Iterator[list[TreeEntry]]:
+def batches(files: Iterable[TreeEntry], most: int = 100_000) -> Iterator[list[TreeEntry]]:
+    """At most this many files at a time, which fit into memory together."""
     batch: list[TreeEntry] = []
     size = 0
     for file in files:
         size += file.size or 0
-        if batch and size > _AT_ONCE:
+        if batch and (size > _AT_ONCE or len(batch) == most):
             yield batch
             batch, size = [], file.size or 0
         batch.append(file)

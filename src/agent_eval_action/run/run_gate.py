@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, without_accepted, without_control
+from agent_eval_action.baseline.records import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import Comparison, compare, decide
 from agent_eval_action.gate.broken_code import broken_code, next_check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, without_control
+from agent_eval_action.baseline.records import baseline_of, unmeasured_on_base, without_control
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.base import CaseKey
