@@ -241,8 +241,7 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
     with contextlib.closing(ForkServers()) as servers:
         if not job.event.is_change:  # packages that a change installs must not run before the gate's rules are read
             prestart(settings, os.environ, servers)
-        from agent_eval_action.cli.output_folder import output_folder
-        from agent_eval_action.cli.session import checked, evaluated, verbosity_of
+        from agent_eval_action.cli.session import checked, evaluated, output_folder, verbosity_of
         from agent_eval_action.run.shards import refuse_combinations
 
         verbosity = verbosity_of(verbose=verbose, quiet=quiet)
@@ -255,8 +254,8 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
 
         running = evaluated(resolved, selectors, verbosity=verbosity, flags=flags, fork_servers=servers)
         with output_folder(settings), running as result:
-            from agent_eval_action.cli.outputs import finish, print_results  # imported while the agents started
-            from agent_eval_action.cli.shards import finish_shard
+            # imported while the agents started
+            from agent_eval_action.cli.outputs import finish, finish_shard, print_results
 
             code = finish_shard(result, settings) if settings.shard else finish(result, settings, comment, verbosity)
             if as_json:
@@ -306,7 +305,7 @@ def plan(
     ] = None,
 ) -> None:
     """Print the jobs of a matrix as JSON: as many shards as the suite needs by main's durations."""
-    from agent_eval_action.cli.shards import plan_command
+    from agent_eval_action.cli.eval_files import plan_command
 
     plan_command(flags, evalsets or (), target, shards)
 
@@ -327,7 +326,7 @@ def next_wave(
     ] = Path(".agent-eval/wave.json"),
 ) -> None:
     """Print the jobs of a matrix that re-run what is in doubt, as JSON; an empty list if merge can do it."""
-    from agent_eval_action.cli.shards import next_wave_command
+    from agent_eval_action.cli.eval_files import next_wave_command
 
     next_wave_command({**flags, "merge": results}, evalset or (), target, output)
 
@@ -379,9 +378,8 @@ def compare(  # noqa: PLR0917 - typer makes an option of each
     from agent_eval_action import api
     from agent_eval_action.cli import summary
     from agent_eval_action.cli.log import console
-    from agent_eval_action.cli.output_folder import refuse_unsafe_folders
     from agent_eval_action.cli.outputs import print_results, report_input, results_file, write_requested_files
-    from agent_eval_action.cli.session import exit_code, settings_for, verbosity_of
+    from agent_eval_action.cli.session import exit_code, refuse_unsafe_folders, settings_for, verbosity_of
     from agent_eval_action.reports.verdict import rerun_commands
 
     settings, verbosity = settings_for(flags).settings, verbosity_of(verbose=verbose, quiet=quiet)

@@ -15,10 +15,9 @@ from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.record_text import baseline_text, records_table, show
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.cli.log import console, data_console, print_columns, print_line
-from agent_eval_action.cli.output_folder import output_folder
 from agent_eval_action.cli.outputs import report_input, results_file, write_data, write_requested_files
 from agent_eval_action.cli.progress import Verbosity, working
-from agent_eval_action.cli.session import evaluated, read_history, settings_for
+from agent_eval_action.cli.session import evaluated, output_folder, read_history, settings_for
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError

@@ -1,4 +1,4 @@
-"""``agent-eval list``, ``validate`` and ``convert``: commands that read eval files and run no agent."""
+"""Commands that read eval files and run no agent: list, validate, convert; plan and next-wave, which print jobs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.cli.log import data_console, print_columns, print_line
 from agent_eval_action.cli.outputs import write_data
 from agent_eval_action.cli.progress import working
-from agent_eval_action.cli.session import plan_of, read_history, settings_for
+from agent_eval_action.cli.session import asked, plan_of, read_history, settings_for
 from agent_eval_action.config.discovery import column_mappings
+from agent_eval_action.config.types import MOST_SHARDS, Duration, Origin
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 from agent_eval_action.run.listing import (
     ListedAgent,
@@ -32,6 +36,7 @@ from agent_eval_action.run.listing import (
     list_suite,
 )
 from agent_eval_action.run.loader import Loader, validate_paths
+from agent_eval_action.run.shards import CaseSeconds, divide, expected_seconds, part_of, shard_seconds, shards_needed
 
 _SHOWN = 200
 
@@ -199,3 +204,75 @@ def _expected(estimate: RunEstimate) -> Iterator[str]:
         yield f"cost ${estimate.usd:,.2f} on main"
     if estimate.seconds is None:
         yield "how long it takes is not known: main's history " + ("does not say" if estimate.history else "is empty")
+
+
+# --- the jobs of a matrix --------------------------------------------------------------------------
+
+
+def plan_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, shards: int | None) -> None:
+    """Print the jobs that measure the suite on stdout, and their expected duration on stderr."""
+    limit = _seconds(target)
+    if shards is not None and not 1 <= shards <= MOST_SHARDS:
+        raise UsageError(f"--shards {shards} is not between 1 and {MOST_SHARDS}")
+    resolved = settings_for(flags)
+    known = asked(resolved, selectors, flags, lambda evaluation: evaluation.case_seconds())
+    if known is None:
+        print_line("nothing is to be run, so there are no shards")
+        _print_jobs([])
+        return
+    sessions = resolved.settings.concurrency
+    count = shards or shards_needed(known.seconds, limit, sessions)
+    chosen = divide(known.seconds, count)
+    times, cases = shard_seconds(known.seconds, chosen), list(chosen.values())
+    if known.known:
+        _print_expectation(known, count, expected_seconds(known.seconds, chosen, count, sessions), limit, sessions)
+    else:
+        print_line(f"main's history has no durations: {fmt.plural(len(chosen), 'case')}, divided by their number")
+    suffix = f"@{known.record}" if known.record and known.known else ""
+    jobs: list[dict[str, Any]] = [
+        {"shard": f"{number}/{count}{suffix}", "cases": cases.count(number)} for number in range(1, count + 1)
+    ]
+    if known.known:
+        jobs = [job | {"seconds": round(times.get(number, 0.0), 1)} for number, job in enumerate(jobs, 1)]
+    _print_jobs(jobs)
+
+
+def _print_expectation(known: CaseSeconds, count: int, expected: float, target: float, sessions: int) -> None:
+    total, longest = sum(known.seconds.values()), max(known.seconds.values())
+    source = f" (main's record of {known.record})" if known.record else ""
+    cases = f"{fmt.plural(len(known.seconds), 'case')}, {known.known:,} with a known duration{source}"
+    print_line(f"{cases}: {fmt.duration(total)} one after another, the longest {fmt.duration(longest)}")
+    each = fmt.plural(part_of(sessions, 1, count), "session")
+    print_line(f"{fmt.plural(count, 'shard')} with {each} at once: about {fmt.duration(expected)}")
+    if expected > target >= longest:
+        print_line(f"more than {sessions} sessions (concurrency) would be faster, if the models allow them")
+
+
+def next_wave_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, output: Path) -> None:
+    """Print the jobs that repeat undecided cases, and write the attempts of each to ``output``."""
+    limit = _seconds(target)
+    resolved = settings_for(flags)
+    wave = asked(resolved, selectors, flags, lambda evaluation: evaluation.next_wave(limit))
+    if wave is None:
+        print_line("no wave is needed: what is to be run again, if anything, the merge runs itself")
+        _print_jobs([])
+        return
+    write_text(output, [wave.model_dump_json(indent=1), "\n"])
+    print_line(f"wave {wave.wave}: {wave.why}")
+    attempts = {number: wave.attempts_of(number) for number in range(1, wave.count + 1)}
+    for number, made in attempts.items():
+        print_line(f"  shard {number}/{wave.count}: {fmt.plural(made, 'attempt')}")
+    _print_jobs([{"shard": f"{n}/{wave.count}", "wave": wave.wave, "attempts": made} for n, made in attempts.items()])
+
+
+def _print_jobs(jobs: Sequence[Mapping[str, Any]]) -> None:
+    write_data(json.dumps({"include": list(jobs)}, separators=(",", ":")) + "\n", None)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds: float = TypeAdapter(Duration).validate_python(text, context=Origin(path=Path("--target"), text=True))
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise UsageError(f"--target {text}: {message}", hint="a duration is like 5m or 90s") from error
+    return seconds

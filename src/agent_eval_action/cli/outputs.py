@@ -16,10 +16,9 @@ from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
-from agent_eval_action.cli.log import console, terminal
-from agent_eval_action.cli.output_folder import REPORT_FILES
+from agent_eval_action.cli.log import console, print_line, terminal
 from agent_eval_action.cli.progress import Verbosity
-from agent_eval_action.cli.session import EXIT, exit_code
+from agent_eval_action.cli.session import EXIT, REPORT_FILES, exit_code
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.diagnostics.suggestions import shortlist
@@ -27,16 +26,19 @@ from agent_eval_action.errors import ExitCode, OutputError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.formats import select_cases
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import scores_only, write_text
 from agent_eval_action.reports.messages import OUTCOME_LABELS
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
 from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, with_threshold
 from agent_eval_action.results.base import CaseKey
-from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
+from agent_eval_action.results.run_result import ErrorKind, RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
 
 _OUT: Final = Settings.model_fields["out"].default
+_NAMES_SHOWN: Final = 20
+_ERROR: Final = 300  # characters
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 
 
@@ -240,7 +242,39 @@ def resume_command(result: RunResult, settings: Settings) -> str:
     return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
 
 
-_NAMES_SHOWN: Final = 20
+def finish_shard(result: RunResult, settings: Settings) -> ExitCode:
+    """Write what one shard measured; the merge decides."""
+    interrupted = result.status is RunStatus.INTERRUPTED
+    if result.shard is None:  # the run ended before anything was planned; the merge reports why
+        print_line("this shard was interrupted" if interrupted else "nothing was measured: the merge says why")
+        return ExitCode.INTERRUPTED if interrupted else ExitCode.PASS
+    path = settings.out / results_json.RESULTS
+    results_json.write(path, result, workspace=settings.workspace)
+    shown = relative(path, settings.workspace)
+    shard, totals = result.shard, result.totals
+    of_wave = f" of wave {shard.wave}" if shard.wave > 1 else ""
+    what = f"{fmt.plural(totals.cases, 'case')}, {fmt.plural(totals.attempts + totals.control, 'attempt')}"
+    print_line(f"shard {shard.number} of {shard.count}{of_wave}: {what}, {fmt.duration(totals.seconds)}; {shown}")
+    errors = [
+        (case.case, made.error)
+        for owner in result.sets
+        for case in owner.cases
+        for made in case.attempts
+        if made.error is not None and made.error.kind is not ErrorKind.STOPPED
+    ]
+    for name, error in errors:
+        print_line(f"  {name}: {error.kind}: {error.message}"[:_ERROR], style="yellow")
+    if failure := detect(os.environ).write_outputs({"results": shown}, os.environ):
+        log.warning(failure)
+    if interrupted:
+        return ExitCode.INTERRUPTED
+    if result.status is not RunStatus.COMPLETE:
+        log.error(f"this shard did not measure all of its cases: {result.cut_short or result.status}")
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.PASS
+
+
+# --- what the next run reads of the last one ------------------------------------------------------
 
 
 def read_last_run(settings: Settings, results: Path | None = None) -> RunResult:

@@ -1,4 +1,4 @@
-"""What commands share: settings, a run under signal handlers, the exit code."""
+"""What commands share: settings, the folder of a run, a run under signal handlers, the exit code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files
+from agent_eval_action.baseline.accepted import ACCEPT
+from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.ci import detect
 from agent_eval_action.cli import log
@@ -21,13 +24,20 @@ from agent_eval_action.cli.progress import PlainDisplay, Verbosity, live_display
 from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
-from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.errors import ConfigError, ExitCode, Problem, UsageError, writing
+from agent_eval_action.folders import OutputFolder, relative
+from agent_eval_action.git.repository import Repository
+from agent_eval_action.reports.results_json import RESULTS
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.events import Event
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
+
+_SHOWN: Final = 10
+_COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
+REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 
 _Answer = TypeVar("_Answer")
 
@@ -81,7 +91,7 @@ def evaluated(
     with _display(verbosity) as display:
         evaluation = _evaluation(resolved, selectors, display, stop, **fields)
         try:
-            result = runner.run(_result(evaluation, stop))
+            result = runner.run(_interruptible(evaluation, stop))
         except KeyboardInterrupt:  # a signal before the loop's handlers were installed
             result = evaluation.interrupted()
         finally:
@@ -146,17 +156,15 @@ def _display(verbosity: Verbosity) -> contextlib.AbstractContextManager[Callable
     )
 
 
-async def _result(evaluation: Evaluation, stop: StopRequest) -> RunResult:
-    loop = asyncio.get_running_loop()
+async def _interruptible(evaluation: Evaluation, stop: StopRequest) -> RunResult:
+    def interrupt() -> None:
+        if stop.interrupted.is_set():
+            _leave_at_once()
+        stop.request(RunStatus.INTERRUPTED)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _interrupt, stop)
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
     return await evaluation.result()
-
-
-def _interrupt(stop: StopRequest) -> None:
-    if stop.interrupted.is_set():
-        _leave_at_once()
-    stop.request(RunStatus.INTERRUPTED)
 
 
 def _leave_at_once(*_: object) -> None:
@@ -166,7 +174,7 @@ def _leave_at_once(*_: object) -> None:
 
 def _import_reports() -> None:
     """Import what shows and writes the result while the agents start, when it delays nobody."""
-    for name in ("agent_eval_action.cli.shards", "jinja2", "rich.console", "rich.table"):
+    for name in ("agent_eval_action.cli.outputs", "jinja2", "rich.console", "rich.table"):
         importlib.import_module(name)
 
 
@@ -182,3 +190,92 @@ def exit_code(status: RunStatus, decision: Decision, fail_on: str) -> ExitCode:
     if fail_on == "never" or (inconclusive and (fail_on == "fail" or decision.excused)):
         return ExitCode.PASS
     return EXIT[decision.outcome]
+
+
+# --- the folder that a run writes to ---------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def output_folder(settings: Settings) -> Iterator[None]:
+    """Prepare the folder of a run's files: remove older files at the start, and links left by agents at the end."""
+    refuse_unsafe_folders(settings)
+    ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
+    with writing(settings.out, "choose another folder with --out"):
+        for name in (RESULTS, *REPORT_FILES.values()):
+            out.remove(name)  # if this run dies, no old verdict may be left
+        if out.path.is_relative_to(ours):
+            keep_out_of_git(settings.output_folder(ours))
+    try:
+        yield
+    finally:
+        if out.trusted == settings.workspace:  # otherwise it is a folder outside the workspace
+            try:
+                for name in list(out.links()):  # an upload of the folder would follow them
+                    out.remove(name)
+                    log.warning(f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed")
+            except OSError as error:
+                log.warning(f"{settings.out} may hold symbolic links: {error.strerror or error}")
+
+
+def refuse_unsafe_folders(settings: Settings) -> None:
+    """Raise ConfigError if a folder that runs write to is reached through a link, or has files tracked by git.
+
+    Tracked files come with the change, so they could forge cached judge answers, kept attempts and environments.
+    Reads the repository: call it before agents run.
+    """
+    paths = {"out": settings.out, "cache_dir": settings.cache_dir, "resume": settings.resume}
+    folders = {option: settings.output_folder(path) for option, path in paths.items() if path is not None}
+    inside = {option: folder for option, folder in folders.items() if folder.trusted == settings.workspace}
+    problems = [problem for option, folder in inside.items() for problem in _link_problems(option, folder)]
+    problems = problems or _tracked_files(inside, settings)
+    if problems:
+        raise ConfigError("the folders that runs write to cannot be used", problems=tuple(problems))
+
+
+def _link_problems(option: str, folder: OutputFolder) -> Iterator[Problem]:
+    path = folder.path
+    if ".git" in [part.lower() for part in path.relative_to(folder.trusted).parts]:
+        yield Problem(path, f"lies in git's own folder, and {option} is written by runs", hint="name another")
+        return
+    links: list[Path] = []
+    message = f"is a symbolic link, and {option} ({path.name}) is not written through links"
+    if (link := folder.first_link()) is not None:
+        links = [link]
+    elif option == "out":
+        message = "is a symbolic link among the results, which uploading them would follow"
+        with writing(path, "choose another folder with --out"):
+            links = [path / name for name in islice(folder.links(), _SHOWN)]
+    for link in links:
+        yield Problem(link, message, value=str(link.readlink()), hint="remove the link")
+
+
+def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> list[Problem]:
+    workspace, repository = settings.workspace, Repository(settings.workspace, os.environ)
+    if not folders or repository.root() is None:
+        return []
+    paths = {option: folder.path.relative_to(workspace) for option, folder in folders.items()}
+    # list each folder's first component: a submodule above the folder is a single entry
+    tops = sorted({path.parts[0] if path.parts else "." for path in paths.values()})
+    listed = repository.run("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
+    if not listed.ok:
+        message = f"git cannot say what is tracked: {listed.err}"
+        return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
+
+    def overlaps(name: Path, folder: Path) -> bool:  # one contains the other; letter case is ignored
+        pairs = zip(name.parts, folder.parts, strict=False)
+        return all(part.casefold() == other.casefold() for part, other in pairs)
+
+    tracked = {
+        name: option
+        for name in map(Path, listed.names)
+        for option, path in paths.items()
+        if name.name not in _COMMITTED and workspace / name != settings.baseline.path and overlaps(name, path)
+    }
+    return [
+        Problem(
+            workspace / name,
+            f"is committed, and {option} ({paths[option]}) holds only what runs of this machine made",
+            hint=f"git rm -r --cached {paths[option]}, and ignore it",
+        )
+        for name, option in list(tracked.items())[:_SHOWN]
+    ]

@@ -18,9 +18,8 @@ from watchfiles import Change, DefaultFilter, watch
 
 from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.cli.log import console, print_line
-from agent_eval_action.cli.output_folder import output_folder
 from agent_eval_action.cli.outputs import finish
-from agent_eval_action.cli.session import evaluated, settings_for
+from agent_eval_action.cli.session import evaluated, output_folder, settings_for
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.errors import AgentEvalError, ExitCode
 from agent_eval_action.folders import relative
