@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,17 +21,20 @@ from agent_eval_action.diagnostics.suggestions import plural, shortlist
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.git.repository import Repository
-from agent_eval_action.project_setup.files import (
+from agent_eval_action.project_setup import (
+    CIS,
     STARTERS,
     VERTEX_VARIABLES,
+    CiName,
+    ProjectSurvey,
     ProposedFile,
     StarterCases,
     capture_starter_cases,
     criteria_file,
     proposed_files,
     starter_file,
+    survey_project,
 )
-from agent_eval_action.project_setup.survey import CIS, CiName, ProjectSurvey, survey_project
 from agent_eval_action.run.events import AgentStarting, Event, Notice
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.plan import Plan, model_requirements
@@ -41,13 +43,6 @@ _NAMES_SHOWN: Final = 10
 _TRIES: Final = 3
 
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    ci: CiName
-    public: bool
-    capture: bool
 
 
 def init_command(
@@ -68,56 +63,53 @@ def init_command(
     judges = [required.model for required in model_requirements(plan)]
     survey = survey_project(settings, found, os.environ, judges)
     _print_survey(survey, settings)
-    answers = _ask(survey, ci, yes=yes, public=public, capture=False if named else capture)
-    files = proposed_files(survey, settings, answers.ci, public=answers.public)
+    chosen, public, captures = _ask(survey, ci, yes=yes, public=public, capture=False if named else capture)
+    files = proposed_files(survey, settings, chosen, public=public)
     if named:
         _write([_proposed_file(path, files, settings) for path in named], settings, force=force)
         return ExitCode.PASS
     _write(files, settings, force=force)
-    made: list[StarterCases] = []
-    if answers.capture:
-        made = _capture(survey)
-        criteria = {
-            starter.path.parent: criteria_file(starter.path, settings.workspace) for starter in made if starter.cases
-        }
-        if new := [file for file in criteria.values() if file.before is None]:
-            _write(new, settings, force=force)
+    made = _capture(survey) if captures else []
+    criteria = {
+        starter.path.parent: criteria_file(starter.path, settings.workspace) for starter in made if starter.cases
+    }
+    if new := [file for file in criteria.values() if file.before is None]:
+        _write(new, settings, force=force)
     for starter in made:
         _print_capture(starter, settings)
-    steps = _next_steps(
-        survey,
-        answers,
-        has_cases=bool(survey.eval_files) or any(starter.cases for starter in made),
-        has_baseline=settings.baseline.path.exists(),
-    )
+    has_cases = bool(survey.eval_files) or any(starter.cases for starter in made)
     print_line("\nNext:", lines=True)
+    steps = _next_steps(survey, chosen, has_cases=has_cases, has_baseline=settings.baseline.path.exists())
     for number, step in enumerate(steps, 1):
         print_line(f"{number}. {step}", indent=2)
-    return ExitCode.INCONCLUSIVE if any(not starter.cases for starter in made) else ExitCode.PASS
+    return ExitCode.PASS if all(starter.cases for starter in made) else ExitCode.INCONCLUSIVE
 
 
 def _print_survey(survey: ProjectSurvey, settings: Settings) -> None:
-    places = [f"{agent.name} in {relative(agent.path, settings.workspace)}" for agent in survey.agents]
-    _row("agent" if len(places) == 1 else "agents", places)
-    _row("eval files", [relative(file, settings.workspace) for file in survey.eval_files], "none yet")
-    _row("packages", sorted({*survey.packages.values()}))
-    _row("model", ["Vertex AI"] if survey.vertex else [])
-    _row("secrets", survey.secrets, "none that the code names")
-    _row("CI", [CIS[name].title for name in survey.cis], "none found")
-    _row("workflow", survey.gates)
+    agents = [f"{agent.name} in {relative(agent.path, settings.workspace)}" for agent in survey.agents]
+    rows: dict[str, tuple[Sequence[str], str]] = {
+        "agent" if len(agents) == 1 else "agents": (agents, ""),
+        "eval files": ([relative(file, settings.workspace) for file in survey.eval_files], "none yet"),
+        "packages": (sorted({*survey.packages.values()}), ""),
+        "model": (["Vertex AI"] if survey.vertex else [], ""),
+        "secrets": (survey.secrets, "none that the code names"),
+        "CI": ([CIS[name].title for name in survey.cis], "none found"),
+        "workflow": (survey.gates, ""),
+    }
+    for what, (names, none) in rows.items():
+        if text := shortlist(names, _NAMES_SHOWN) or none:
+            print_line(f"{what}: {text}")
     for name, why in survey.lacking.items():
         print_line(f"warning: {name}: {why}", style="yellow")
 
 
-def _row(what: str, names: Sequence[str], none: str = "") -> None:
-    if text := shortlist(names, _NAMES_SHOWN) or none:
-        print_line(f"{what}: {text}")
-
-
 def _ask(
     survey: ProjectSurvey, given_ci: str | None, *, yes: bool, public: bool | None, capture: bool | None
-) -> _Answers:
-    """Ask at most three questions; none with ``yes`` or without a terminal."""
+) -> tuple[CiName, bool, bool]:
+    """Return the CI, whether forks send pull requests, and whether to capture cases.
+
+    Asks at most three questions; none with ``yes`` or without a terminal.
+    """
     asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not asks and not yes:
         print_line("nothing is asked, for this is no terminal: the answers of --yes are taken")
@@ -131,7 +123,7 @@ def _ask(
     if captures and asks and capture is None:
         size = plural(len(STARTERS) * len(survey.agents), "message")
         captures = _question(f"Ask the agent {size} now, and keep its answers as cases? [Y/n]", _yes_or_no, True)
-    return _Answers(ci, bool(public), captures)
+    return ci, bool(public), captures
 
 
 def _question(text: str, read: Callable[[str], _Answer | None], default: _Answer) -> _Answer:
@@ -141,7 +133,6 @@ def _question(text: str, read: Callable[[str], _Answer | None], default: _Answer
         line = sys.stdin.readline()
         if not line:  # Ctrl-D
             print(file=sys.stderr)
-            return default
         if not line.strip():
             return default
         if (answer := read(line.strip().lower())) is not None:
@@ -151,11 +142,10 @@ def _question(text: str, read: Callable[[str], _Answer | None], default: _Answer
 
 
 def _yes_or_no(text: str) -> bool | None:
-    return True if text in {"y", "yes"} else False if text in {"n", "no"} else None
+    return {"y": True, "yes": True, "n": False, "no": False}.get(text)
 
 
 def _proposed_file(path: Path, files: Sequence[ProposedFile], settings: Settings) -> ProposedFile:
-    """Return the proposed file at ``path``. Raises UsageError if there is none."""
     wanted = Path(os.path.normpath(settings.start / path))
     found = next((file for file in files if file.path == wanted), None)
     if found is None:
@@ -188,25 +178,20 @@ def _capture(survey: ProjectSurvey) -> list[StarterCases]:
     settings = settings_for({}).settings  # reads the configuration just written
     configured = {agent.path: agent for agent in settings.agents}
     made = []
-    for agent in survey.agents:
-        if starter_file(agent, settings).exists():
+    for found in survey.agents:
+        if starter_file(found, settings).exists():
             continue
-        print_line(f"asking {agent.name} {plural(len(STARTERS), 'message')} …")
-        work = capture_starter_cases(
-            settings, configured.get(agent.path, agent), os.environ, _show_event, log.redaction
-        )
-        made.append(asyncio.run(work))
+        agent = configured.get(found.path, found)
+        print_line(f"asking {found.name} {plural(len(STARTERS), 'message')} …")
+        made.append(asyncio.run(capture_starter_cases(settings, agent, os.environ, _show_event, log.redaction)))
     return made
 
 
 def _show_event(event: Event) -> None:
-    match event:
-        case AgentStarting(agent, step):
-            print_line(f"{agent}: {step}")
-        case Notice(text, "warning"):
-            print_line(f"warning: {text}", style="yellow")
-        case _:
-            pass
+    if isinstance(event, AgentStarting):
+        print_line(f"{event.agent}: {event.step}")
+    elif isinstance(event, Notice) and event.level == "warning":
+        print_line(f"warning: {event.text}", style="yellow")
 
 
 def _print_capture(made: StarterCases, settings: Settings) -> None:
@@ -214,12 +199,14 @@ def _print_capture(made: StarterCases, settings: Settings) -> None:
         where = relative(made.path, settings.workspace)
         print_line(f"captured: {where} with {plural(len(made.cases), 'case')}: read it", style="green")
     if made.error:
-        print_line(f"{made.agent} could not be asked: {made.error}" if not made.cases else made.error, style="yellow")
+        print_line(
+            f"{made.agent.name} could not be asked: {made.error}" if not made.cases else made.error, style="yellow"
+        )
     if not made.cases:
-        print_line(f"later: agent-eval capture --agent {shlex.quote(relative(made.folder, settings.workspace))}")
+        print_line(f"later: agent-eval capture --agent {shlex.quote(relative(made.agent.path, settings.workspace))}")
 
 
-def _next_steps(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool, has_baseline: bool) -> Iterator[str]:
+def _next_steps(survey: ProjectSurvey, name: CiName, *, has_cases: bool, has_baseline: bool) -> Iterator[str]:
     if not has_cases:
         yield "agent-eval capture: talk to the agent, and keep what is right as cases"
     if not has_baseline:
@@ -227,13 +214,13 @@ def _next_steps(survey: ProjectSurvey, answers: _Answers, *, has_cases: bool, ha
     yield "agent-eval run: compare with it; then commit everything"
     if survey.lacking:
         yield "give the agent a requirements.txt or uv.lock: CI installs it from there"
-    lacking = [name for name in survey.secrets if name not in survey.known]
-    if answers.ci != "github":
+    lacking = [secret for secret in survey.secrets if secret not in survey.known]
+    if name != "github":
         if lacking:
             yield f"give the pipeline its secrets: {shortlist(lacking, _NAMES_SHOWN)}"
         if survey.vertex:
             yield "give the pipeline credentials of Google Cloud (docs/credentials.md)"
-        if (ci := CIS[answers.ci]).beside and Path(ci.beside).exists():
+        if (ci := CIS[name]).beside and Path(ci.beside).exists():
             yield ci.include
         return
     if lacking:

@@ -11,7 +11,7 @@ import pytest
 from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.project_setup.survey import ProjectSurvey, survey_project
+from agent_eval_action.project_setup import ProjectSurvey, survey_project
 
 AGENT = "from google.adk.agents import Agent\nroot_agent = Agent(name='bot', model={model})\n"
 
