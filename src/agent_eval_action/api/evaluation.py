@@ -34,24 +34,18 @@ from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate.next_step import Step, Stop
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.gate_changes.snapshot import CommandContext
-from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
+from agent_eval_action.git.base_commit import commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
-from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction
 from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus, Shard
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
-from agent_eval_action.run.attempt_runner import (
-    AttemptBudget,
-    AttemptRunner,
-    StallDetector,
-    stall_timeout,
-)
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptRunner, StallDetector, stall_timeout
 from agent_eval_action.run.base_agents import (
     AgentGroup,
     BaseCommit,
@@ -159,25 +153,19 @@ class _Scope:
         return self.settings.output_folder(self.settings.out)
 
 
+_Plans = tuple[Plan, Plan]
+"""The checkout's own plan, and the plan with the base commit's criteria where those are in force."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Agents:
-    """This change's agents while they start. ``warm_up`` ends when the slow imports are done.
-
-    ``exposed``: the change's code runs as our own user and could write the files that we read, so that ``plans`` are
-    read first.
-    """
+    """This change's agents while they start. ``warm_up`` ends when the slow imports are done."""
 
     head: AgentGroup
-    sandbox: Sandboxes | None
     provenance: Mapping[str, Provenance]
-    exposed: bool
     plans: _Plans | None
     warm_up: asyncio.Task[None]
     shard: Shard | None = None
-
-
-_Plans = tuple[Plan, Plan]
-"""The checkout's own plan, and the plan with the base commit's criteria where those are in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,15 +239,12 @@ class Evaluation:
     def interrupted(self) -> RunResult:
         """Return and decide the run so far, without waiting for anything."""
         self.context.stop.request(RunStatus.INTERRUPTED)
-        if self.measurement is not None:
-            gate, result = self.measurement.gate, self._measured(self.measurement)
-            if result.shard is not None:
-                return result
-        else:
+        if self.measurement is None:
             conditions = Conditions(tool_version=__version__, change=self.context.job.commit)
             result = RunResult(started_at=self._started_at, status=self.context.stop.status, conditions=conditions)
-            gate = RunGate(self.settings)
-        return self._with_decision(result, gate.decide(result))
+            return self._decided(result, RunGate(self.settings).decide(result))
+        result = self._measured(self.measurement)
+        return result if result.shard else self._decided(result, self.measurement.gate.decide(result))
 
     async def end(self) -> None:
         """After an interrupt, let unfinished work clean up for a moment, then kill its processes."""
@@ -345,8 +330,7 @@ class Evaluation:
         return Measurement(joined, gate, own, functions, scope.session.without_records(), joined=joined)
 
     async def _next_step(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
-        control = scope.settings.baseline.store != "rerun"
-        asked = gate if self._uses_gate(gate) else None
+        control, asked = scope.settings.baseline.store != "rerun", gate if self._uses_gate(gate) else None
         return await asyncio.to_thread(joined.next_step, asked, control=control)
 
     def _uses_gate(self, gate: RunGate) -> bool:
@@ -358,11 +342,16 @@ class Evaluation:
 
     def _gate(self, scope: _Scope, plan: Plan, lacking: Iterable[str]) -> RunGate:
         """Return the gate of this run. ``lacking``: the credentials that are missing for models."""
-        context = self.context
-        policy = scope.change.settings_for(plan).policy
+        context, settings = self.context, scope.settings
+        history = scope.session.history(plan.suite(scope.skipped))
+        if settings.baseline.store == "rerun":  # no record lists main's entries; the base's file does
+            known = scope.change.known.snapshot.accepted if scope.change.known else ()
+            history = replace(history, pending=tuple(entry for entry in history.pending if entry not in known))
+        if not scope.partial:
+            context.warn(str(problem) for problem in unknown(scope.session.entries, names_of(plan)))
         return RunGate(
-            scope.settings.model_copy(update={"policy": policy}),
-            self._pool_history(scope, plan),
+            settings.model_copy(update={"policy": scope.change.settings_for(plan).policy}),
+            history,
             adaptive=scope.conditions.adaptive and scope.part is None,
             may_lack_credentials=context.may_lack_credentials,
             withheld=context.job.withheld,
@@ -371,13 +360,13 @@ class Evaluation:
 
     async def _read_scope(self) -> _Scope | RunResult:
         """Read what to run and the rules for it. Returns a result if nothing can or needs to be run."""
-        context, environ = self.context, self.context.environ
+        context, environ, event = self.context, self.context.environ, self.context.job.event
         refuse_combinations(self.settings)
         if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
             context.warn([warning])
         repository = Repository(self.settings.workspace, environ)
-        checkout = await asyncio.to_thread(resolve_base, repository, context.job.event)
-        event, cwd = context.job.event, context.cwd or self.settings.start
+        checkout = await asyncio.to_thread(resolve_base, repository, event)
+        cwd = context.cwd or self.settings.start
         command = CommandContext(
             context.flags, environ, cwd, discover_eval_files, checkout.rules, event, context.selectors
         )
@@ -392,12 +381,18 @@ class Evaluation:
         context.note(found.left_out)
         of_base = (change.known.eval_files, change.known.scoring_files) if change.known else ()
         hidden = hidden_files(change.settings, found, *of_base)
-        affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
+        affected = AffectedAgents(found, change.settings)
+        # a baseline must be complete, and every commit of main is run: later comparisons would miss a record
+        if context.repeats is None and event.is_change:
+            commits = checkout.exact_sha, checkout.head.sha if checkout.head else None
+            hint = event.clone_hint.format(2)
+            select = partial(affected_agents, workflow=context.job.definition, clone_hint=hint)
+            affected = await asyncio.to_thread(select, change.settings, found, repository, commits)
         context.note(affected.notes)
         settings, found = affected.settings, affected.found
         if affected.nothing:
             return affected.result(self._started_at, self._early_conditions(settings))
-        session = await asyncio.to_thread(open_history_session, settings, environ, context.job.event, change.stored)
+        session = await asyncio.to_thread(open_history_session, settings, environ, event, change.stored)
         history = session.history()  # the suite's history is pooled after its files have been read
         context.warn(history.notes)
         newest = history.pooled.commit if history.pooled else None
@@ -414,7 +409,7 @@ class Evaluation:
             hidden=hidden,
             skipped=affected.skipped,
             session=session,
-            base=find_base(settings, checkout.control(known), environ, context.job.event.clone_hint.format(2)),
+            base=find_base(settings, checkout.control(known), environ, event.clone_hint.format(2)),
             has_history=history.pooled is not None,
             main_commit=newest or "",
         )
@@ -448,8 +443,7 @@ class Evaluation:
         sandbox = await resources.open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
-        exposed = sandbox is None and context.job.event.is_change
-        plans = plans or (await self._read_plans(scope) if exposed else None)
+        plans = plans or (await self._read_plans(scope) if self._is_exposed(sandbox) else None)
         needed = {planned.agent for planned in scope.part.plan.sets} if scope.part else None
         starting = [agent for agent in scope.agents if needed is None or agent.name in needed]
         loop = asyncio.get_running_loop()
@@ -485,7 +479,11 @@ class Evaluation:
         head = AgentGroup.start("head", drivers, replay_only=recordings, sandboxes=sandbox)
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
-        return _Agents(head, sandbox, provenance, exposed, plans, warm, shard)
+        return _Agents(head, provenance, plans, warm, shard)
+
+    def _is_exposed(self, sandbox: Sandboxes | None) -> bool:
+        """Whether the change's code runs as our own user and could write the files that we read."""
+        return sandbox is None and self.context.job.event.is_change
 
     def _shard(self, scope: _Scope, provenance: Mapping[str, Provenance]) -> Shard | None:
         if scope.part is None:
@@ -503,8 +501,8 @@ class Evaluation:
         if isinstance(result, AttemptError):
             tail = "\n".join(f"    {line}" for line in result.traceback.splitlines()[-_TRACEBACK_LINES:])
             self.context.warn([f"{name} does not start: {result.message}\n{tail}".rstrip()])
-            return
-        self.context.emit(AgentStarted(name, result.adk_version, result.python, result.environment))
+        else:
+            self.context.emit(AgentStarted(name, result.adk_version, result.python, result.environment))
 
     async def _read_plans(self, scope: _Scope) -> _Plans:
         loader = Loader(scope.settings.workspace, scope.settings.case)
@@ -521,7 +519,7 @@ class Evaluation:
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
         # none of the callbacks raises
         stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
-        settings, context = scope.settings, self.context
+        settings, context, sandbox = scope.settings, self.context, agents.head.sandboxes
         own, plan = agents.plans or await self._read_plans(scope)
         plan = scope.part.plan if scope.part else plan
         self._scored_by_events = plan.agents_scored_by_events()
@@ -541,8 +539,8 @@ class Evaluation:
             say=lambda text: context.note([text]),
             # a run that writes history takes every vote anew, or history would understate the judges' noise;
             # a change that can write to the cache could have forged votes
-            read_cache=context.repeats is None and not scope.session.recording and not agents.exposed,
-            sandboxes=agents.sandbox,
+            read_cache=context.repeats is None and not scope.session.recording and not self._is_exposed(sandbox),
+            sandboxes=sandbox,
             may_lack=context.may_lack_credentials,
             base=functions,
             brought_along=scope.change.brought_along,
@@ -557,9 +555,12 @@ class Evaluation:
             previous = load(settings.resume, scope.out, plan, agents.provenance)
         context.warn(previous.warnings())
         gate = self._gate(scope, plan, dict.fromkeys((*(joined.lacking if joined else ()), *lacking.values())))
+        writer = stack.enter_context(TranscriptWriter(scope.out))
+        if joined is not None:
+            await asyncio.to_thread(joined.copy_transcripts, writer)
         runner = AttemptRunner(
             agents.warm_up,
-            await self._open_transcripts(scope, stack),
+            writer,
             joined.collector if joined else ResultCollector(plan, scope.part.made if scope.part else {}),
             budget,
             context.emit,
@@ -570,26 +571,18 @@ class Evaluation:
             settings.concurrency,
             settings.retries,
         )
-        context.emit(_suite_read(scope, plan))
+        context.emit(self._suite_read(scope, plan))
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
         session = scope.session.without_records()
         return orchestrator, Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
 
     @staticmethod
-    async def _open_transcripts(scope: _Scope, stack: contextlib.AsyncExitStack) -> TranscriptWriter:
-        writer = stack.enter_context(TranscriptWriter(scope.out))
-        if scope.joined is not None:
-            await asyncio.to_thread(scope.joined.copy_transcripts, writer)
-        return writer
-
-    def _pool_history(self, scope: _Scope, plan: Plan) -> History:
-        history = scope.session.history(plan.suite(scope.skipped))
-        if scope.settings.baseline.store == "rerun":  # no record lists main's entries; the base's file does
-            known = scope.change.known.snapshot.accepted if scope.change.known else ()
-            history = replace(history, pending=tuple(entry for entry in history.pending if entry not in known))
-        if not scope.partial:
-            self.context.warn(str(problem) for problem in unknown(scope.session.entries, names_of(plan)))
-        return history
+    def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
+        measured_beside = scope.settings.baseline.store == "rerun" and isinstance(scope.base, BaseCommit)
+        reference = scope.base.commit or "" if measured_beside else scope.main_commit
+        agents = tuple(dict.fromkeys(planned.agent for planned in plan.sets))
+        criteria = {info.name for planned in plan.sets for info in planned.infos}
+        return SuiteRead(agents, plan.cases, len(criteria), reference)
 
     def _orchestrator(
         self, scope: _Scope, head: AgentGroup, own: Plan, runner: AttemptRunner, gate: RunGate
@@ -638,7 +631,7 @@ class Evaluation:
         decision = measurement.gate.decide(result)
         whole = None if scope.partial else measurement.plan
         decision = scope.change.apply_to(decision, whole, scope.agents, measurement.functions)
-        decided = self._with_decision(result, decision)
+        decided = self._decided(result, decision)
         written = await asyncio.to_thread(session.add, decided)
         if written.stored or (session.event.name and session.store.written_by_runs):
             self.context.note([written.note])
@@ -649,30 +642,8 @@ class Evaluation:
         seconds = time.monotonic() - self._began
         return self.context.redaction.value(measurement.result(self._started_at, seconds))
 
-    def _with_decision(self, result: RunResult, decision: Decision) -> RunResult:
+    def _decided(self, result: RunResult, decision: Decision) -> RunResult:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
-
-
-def _select_affected(
-    settings: Settings, found: Discovery, context: RunContext, checkout: CheckoutBase
-) -> AffectedAgents:
-    """Leave out agents that the change does not affect, if they declare their files."""
-    job = context.job
-    # a baseline must be complete, and every commit of main is run: later comparisons would miss a record
-    if context.repeats is not None or not job.event.is_change:
-        return AffectedAgents(found, settings)
-    commits = checkout.exact_sha, checkout.head.sha if checkout.head else None
-    repository = Repository(settings.workspace, context.environ)
-    hint = job.event.clone_hint.format(2)
-    return affected_agents(settings, found, repository, commits, workflow=job.definition, clone_hint=hint)
-
-
-def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
-    measured_beside = scope.settings.baseline.store == "rerun" and isinstance(scope.base, BaseCommit)
-    reference = scope.base.commit or "" if measured_beside else scope.main_commit
-    agents = tuple(dict.fromkeys(planned.agent for planned in plan.sets))
-    criteria = {info.name for planned in plan.sets for info in planned.infos}
-    return SuiteRead(agents, plan.cases, len(criteria), reference)
 
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
