@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 from support.bucket_server import Bucket
 from support.serving import serving
 

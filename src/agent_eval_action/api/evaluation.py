@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import hashlib
 import os
 import platform
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,18 @@ from agent_eval_action import __version__, stats
 from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.agents.base import AgentDriver, DriverContext
-from agent_eval_action.api.shards import read_shards, read_wave
-from agent_eval_action.baseline.accepted import KnownNames, unknown
+from agent_eval_action.baseline.accepted import unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.records import PASSES
 from agent_eval_action.ci import Job
-from agent_eval_action.config.discovery import Discovery, column_mappings, discover
+from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.diagnostics.tables import is_table
-from agent_eval_action.errors import AgentEvalError, Problem
-from agent_eval_action.folders import OutputFolder
-from agent_eval_action.formats import load_eval_file, parse_selector
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.diagnostics.validation import validated
+from agent_eval_action.errors import AgentEvalError, Problem, ResultsError, UsageError
+from agent_eval_action.folders import OutputFolder, relative
 from agent_eval_action.gate.next_step import Step, Stop
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.gate_changes.snapshot import CommandContext
@@ -39,9 +40,19 @@ from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.processes.process import kill_children
+from agent_eval_action.reports import results_json
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.redaction import Redaction
-from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus, Shard
+from agent_eval_action.results.run_result import (
+    AttemptError,
+    Conditions,
+    Provenance,
+    RunResult,
+    RunStatus,
+    Shard,
+    ShardProblem,
+    ShardTrouble,
+)
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
@@ -57,7 +68,7 @@ from agent_eval_action.run.base_agents import (
 )
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files, names_of
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import NOT_MEASURED, Plan, mark_unmeasured
 from agent_eval_action.run.run_gate import RunGate
@@ -65,6 +76,7 @@ from agent_eval_action.run.shards import (
     CaseSeconds,
     JoinedShards,
     ShardPart,
+    ShardResult,
     Wave,
     configuration_digest,
     divide,
@@ -76,6 +88,7 @@ from agent_eval_action.run.shards import (
 from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
 
 _TRACEBACK_LINES = 8
+_MOST_FILES = 10_000
 _STOP_S = 2.5
 """How long attempts and workers may take to end after an interrupt, before the partial result is built."""
 _CLEAN_S = 2.5
@@ -299,7 +312,7 @@ class Evaluation:
 
     async def _take_shard(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
         if (path := scope.settings.wave) is not None:
-            wave = await asyncio.to_thread(read_wave, path)
+            wave = await asyncio.to_thread(_read_wave, path)
             part = ShardPart.of_wave(plan, shard, wave, path)
             return replace(scope, part=part, settings=share_limits(scope.settings, shard, wave.spent))
         known = await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped, shard.record)
@@ -308,7 +321,7 @@ class Evaluation:
 
     async def _join(self, scope: _Scope, plan: Plan) -> tuple[_Scope, JoinedShards]:
         settings, conditions = scope.settings, scope.conditions
-        given, unreadable = await asyncio.to_thread(read_shards, settings.merge, settings.workspace)
+        given, unreadable = await asyncio.to_thread(_read_shards, settings.merge, settings.workspace)
         joined = await asyncio.to_thread(join_shards, given, unreadable, plan, conditions, Meter.for_run(settings))
         return replace(scope, joined=joined, conditions=joined.conditions), joined
 
@@ -367,9 +380,7 @@ class Evaluation:
         repository = Repository(self.settings.workspace, environ)
         checkout = await asyncio.to_thread(resolve_base, repository, event)
         cwd = context.cwd or self.settings.start
-        command = CommandContext(
-            context.flags, environ, cwd, discover_eval_files, checkout.rules, event, context.selectors
-        )
+        command = CommandContext(context.flags, environ, cwd, checkout.rules, event, context.selectors)
         change = await asyncio.to_thread(detect_changes, self.settings, command)
         if change.unreadable:
             return change.undecided(self._started_at, self._early_conditions(self.settings))
@@ -646,26 +657,37 @@ class Evaluation:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
 
 
-def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
-    """Match eval files with agents. ``may_lack``: skip named files that do not exist."""
-    patterns = (*settings.evals, *(pattern for agent in settings.agents for pattern in agent.evals))
-    columns = column_mappings(patterns)
+def _read_shards(paths: Sequence[Path], workspace: Path) -> tuple[list[ShardResult], list[ShardProblem]]:
+    """Read every results.json in these files and folders, and report those that cannot be read.
 
-    def app_names(path: Path) -> frozenset[str]:
-        if is_table(path) or path in columns:  # these name no agent, and can be long
-            return frozenset()
-        eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
-        return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
+    Raises UsageError for a path that does not exist.
+    """
+    found: list[ShardResult] = []
+    problems: list[ShardProblem] = []
+    for path in dict.fromkeys(file for given in paths for file in _results_files(given)):
+        source = relative(path, workspace)
+        try:
+            data = path.read_bytes()
+            result = results_json.parsed(path, data)
+        except (OSError, AgentEvalError) as error:
+            detail = error.message.removeprefix(str(path)) if isinstance(error, AgentEvalError) else str(error)
+            problems.append(ShardProblem(kind=ShardTrouble.UNREADABLE, source=source, detail=detail.lstrip(":")))
+        else:
+            found.append(ShardResult(source, path.parent, result, hashlib.sha256(data).hexdigest()))
+    return found, problems
 
-    chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
-    return discover(settings, [(file.path, file.case_ids) for file in chosen], app_names, may_lack=may_lack)
+
+def _results_files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    elif path.is_dir():
+        files = sorted(islice(path.rglob(results_json.RESULTS), _MOST_FILES))
+        yield from (file for file in files if file.is_file() and not file.is_symlink())
+    else:
+        raise UsageError(f"there are no results at {path}", hint="name the folders or files that the shards left")
 
 
-def names_of(plan: Plan) -> KnownNames:
-    """Return the names that entries of accept.yaml may use."""
-    return KnownNames(
-        case={item.case.eval_id for planned in plan.sets for item in planned.cases},
-        criterion={info.name for planned in plan.sets for info in planned.infos},
-        agent={planned.agent for planned in plan.sets},
-        eval_set={planned.key for planned in plan.sets},
-    )
+def _read_wave(path: Path) -> Wave:
+    """Read the file that ``agent-eval next-wave`` wrote. Raises ResultsError."""
+    source = Source.read(path, workspace=None, error=ResultsError)
+    return validated(source, Wave, f"{path} is no file of a wave", "`agent-eval next-wave` writes it")

@@ -24,7 +24,6 @@ from typing import Final
 
 from rich.text import Text
 
-from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.capture import EvalFile
@@ -57,6 +56,7 @@ from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import Quarantine
 from agent_eval_action.results.run_result import Attempt, RunResult
 from agent_eval_action.results.trajectory import format_call
+from agent_eval_action.run.loader import discover_eval_files, names_of
 from agent_eval_action.run.plan import planned_digest
 
 _NAMES_SHOWN = 8

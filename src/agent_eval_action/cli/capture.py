@@ -19,7 +19,6 @@ from typing import Any, Final, Self, TypeVar
 from rich.text import Text
 
 from agent_eval_action.agents.base import SessionRequest
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.capture import EvalFile, case_of_turns, free_name
 from agent_eval_action.capture.conversations import LiveConversation, PastConversation, open_agent, past_conversations
 from agent_eval_action.ci.log import neutralize
@@ -37,6 +36,7 @@ from agent_eval_action.results.evalset import FunctionCall, Invocation, JsonObje
 from agent_eval_action.results.run_result import AttemptError
 from agent_eval_action.results.trajectory import format_call
 from agent_eval_action.run.events import Event, Notice
+from agent_eval_action.run.loader import discover_eval_files
 from agent_eval_action.run.resources import agent_secrets
 
 _HELP: Final = "/undo takes the last turn back, /save [NAME] keeps the conversation as a case, /quit ends without it"

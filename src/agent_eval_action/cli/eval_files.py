@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.cli.log import data_console, print_columns, print_line
 from agent_eval_action.cli.outputs import write_data
 from agent_eval_action.cli.progress import working
@@ -35,7 +34,7 @@ from agent_eval_action.run.listing import (
     SuiteListing,
     list_suite,
 )
-from agent_eval_action.run.loader import Loader, validate_paths
+from agent_eval_action.run.loader import Loader, discover_eval_files, names_of, validate_paths
 from agent_eval_action.run.shards import CaseSeconds, divide, expected_seconds, part_of, shard_seconds, shards_needed
 
 _SHOWN = 200

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from rich.text import Text
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console, print_line, terminal
 from agent_eval_action.cli.session import settings_for
@@ -36,7 +35,7 @@ from agent_eval_action.project_setup import (
     survey_project,
 )
 from agent_eval_action.run.events import AgentStarting, Event, Notice
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 from agent_eval_action.run.plan import Plan, model_requirements
 
 _NAMES_SHOWN: Final = 10
@@ -70,19 +69,18 @@ def init_command(
         return ExitCode.PASS
     _write(files, settings, force=force)
     made = _capture(survey) if captures else []
-    criteria = {
-        starter.path.parent: criteria_file(starter.path, settings.workspace) for starter in made if starter.cases
-    }
+    captured = [starter.path for starter in made if starter.cases]
+    criteria = {path.parent: criteria_file(path, settings.workspace) for path in captured}
     if new := [file for file in criteria.values() if file.before is None]:
         _write(new, settings, force=force)
     for starter in made:
         _print_capture(starter, settings)
-    has_cases = bool(survey.eval_files) or any(starter.cases for starter in made)
+    has_cases = bool(survey.eval_files or captured)
     print_line("\nNext:", lines=True)
     steps = _next_steps(survey, chosen, has_cases=has_cases, has_baseline=settings.baseline.path.exists())
     for number, step in enumerate(steps, 1):
         print_line(f"{number}. {step}", indent=2)
-    return ExitCode.PASS if all(starter.cases for starter in made) else ExitCode.INCONCLUSIVE
+    return ExitCode.PASS if len(captured) == len(made) else ExitCode.INCONCLUSIVE
 
 
 def _print_survey(survey: ProjectSurvey, settings: Settings) -> None:
@@ -199,9 +197,8 @@ def _print_capture(made: StarterCases, settings: Settings) -> None:
         where = relative(made.path, settings.workspace)
         print_line(f"captured: {where} with {plural(len(made.cases), 'case')}: read it", style="green")
     if made.error:
-        print_line(
-            f"{made.agent.name} could not be asked: {made.error}" if not made.cases else made.error, style="yellow"
-        )
+        name = made.agent.name
+        print_line(made.error if made.cases else f"{name} could not be asked: {made.error}", style="yellow")
     if not made.cases:
         print_line(f"later: agent-eval capture --agent {shlex.quote(relative(made.agent.path, settings.workspace))}")
 

@@ -12,7 +12,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
@@ -35,6 +34,7 @@ from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, with_thresho
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import ErrorKind, RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
+from agent_eval_action.run.loader import discover_eval_files
 
 _OUT: Final = Settings.model_fields["out"].default
 _NAMES_SHOWN: Final = 20

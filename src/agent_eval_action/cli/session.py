@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files
+from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
@@ -31,7 +31,7 @@ from agent_eval_action.reports.results_json import RESULTS
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.events import Event
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
 

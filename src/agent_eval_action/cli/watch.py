@@ -16,7 +16,6 @@ from typing import Any, Final, Self
 
 from watchfiles import Change, DefaultFilter, watch
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.cli.log import console, print_line
 from agent_eval_action.cli.outputs import finish
 from agent_eval_action.cli.session import evaluated, output_folder, settings_for
@@ -27,6 +26,7 @@ from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.run_result import RunStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 from agent_eval_action.run.affected import touched_agents
+from agent_eval_action.run.loader import discover_eval_files
 
 _SHOWN: Final = 3
 _USER_FILES: Final = ("accept.yaml", "baseline.json")

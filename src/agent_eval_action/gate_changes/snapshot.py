@@ -39,7 +39,7 @@ from agent_eval_action.results.history import Accepted, Record
 from agent_eval_action.results.run_result import CriterionInfo, RunResult
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
 from agent_eval_action.run.collector import excerpt_call
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml", *TABLE_SUFFIXES})
@@ -180,26 +180,24 @@ def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:
 class CommandContext:
     """This run's command, which also selects what to read of the base. ``flags`` as for ``resolve``.
 
-    ``discover`` finds the eval files of the checkout by settings, or those that are named; with ``may_lack`` it skips
-    named files that do not exist. ``selectors`` name the files of this run. ``base``: the commit whose rules and cases
-    a change is compared with, None if unknown. If ``event`` belongs to a change, the base's rules apply.
+    ``selectors`` name the files of this run. ``base``: the commit whose rules and cases a change is compared with, None
+    if unknown. If ``event`` belongs to a change, the base's rules apply.
     """
 
     flags: Mapping[str, Any]
     environ: Mapping[str, str]
     cwd: Path
-    discover: Callable[..., Discovery]
     base: str | None = None
     event: Event = field(default_factory=Event)
     selectors: Sequence[str] = ()
 
     def suite(self, settings: Settings, named: Sequence[str], *, may_lack: bool = False) -> Discovery:
         """Every discovered eval file, and those that only ``named`` leads to. Raises what discovery raises."""
-        found = self.discover(settings, may_lack=may_lack or bool(named))
+        found = discover_eval_files(settings, may_lack=may_lack or bool(named))
         if not named:
             return found
         known = {(eval_set.agent.name, eval_set.path) for eval_set in found.sets}
-        more = self.discover(settings, named, may_lack=may_lack).sets
+        more = discover_eval_files(settings, named, may_lack=may_lack).sets
         return replace(found, sets=(*found.sets, *(item for item in more if (item.agent.name, item.path) not in known)))
 
     def named_files(self, here: Path, there: Path) -> tuple[str, ...]:

@@ -12,10 +12,20 @@ from typing import Final
 
 from agent_eval_action import criteria
 from agent_eval_action.agents.simulator import reason_not_playable
+from agent_eval_action.baseline.accepted import KnownNames
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, REPLAY_CRITERIA, CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.criteria_files import METRICS_SUFFIX, load_criteria_file
-from agent_eval_action.config.discovery import CRITERIA_FILE, EVAL_CONFIGS, REPLAYING, DiscoveredSet, Discovery
+from agent_eval_action.config.discovery import (
+    CRITERIA_FILE,
+    EVAL_CONFIGS,
+    REPLAYING,
+    DiscoveredSet,
+    Discovery,
+    column_mappings,
+    discover,
+)
 from agent_eval_action.config.loader import CONFIG_NAMES, resolve
+from agent_eval_action.config.models import Settings
 from agent_eval_action.config.walk import is_eval_file
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean
@@ -23,7 +33,7 @@ from agent_eval_action.diagnostics.suggestions import plural, shortlist
 from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path, relative
-from agent_eval_action.formats import load_eval_file, match_cases, select_cases
+from agent_eval_action.formats import load_eval_file, match_cases, parse_selector, select_cases
 from agent_eval_action.results.evalset import ColumnMapping, EvalCase, EvalSet, ReplayCase, is_replayed
 from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
@@ -300,3 +310,28 @@ def _check(file: Path, workspace: Path, columns: ColumnMapping | None) -> Sequen
         return load_eval_file(file, workspace=workspace).warnings
     except AgentEvalError as error:
         return error.problems or (Problem(file, error.message, hint=error.hint),)
+
+
+def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
+    """Match eval files with agents. ``may_lack``: skip named files that do not exist."""
+    patterns = (*settings.evals, *(pattern for agent in settings.agents for pattern in agent.evals))
+    columns = column_mappings(patterns)
+
+    def app_names(path: Path) -> frozenset[str]:
+        if is_table(path) or path in columns:  # these name no agent, and can be long
+            return frozenset()
+        eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
+        return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
+
+    chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
+    return discover(settings, [(file.path, file.case_ids) for file in chosen], app_names, may_lack=may_lack)
+
+
+def names_of(plan: Plan) -> KnownNames:
+    """Return the names that entries of accept.yaml may use."""
+    return KnownNames(
+        case={item.case.eval_id for planned in plan.sets for item in planned.cases},
+        criterion={info.name for planned in plan.sets for info in planned.infos},
+        agent={planned.agent for planned in plan.sets},
+        eval_set={planned.key for planned in plan.sets},
+    )

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.walk import GO_SERVER
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import parse_selector
-from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.loader import Loader, discover_eval_files
 from support.bucket_server import Bucket
 from support.serving import serving
 

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.diagnostics.tables import MAX_ROW_BYTES, Table
 from agent_eval_action.errors import ConfigError, EvalFileError
 from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
 from agent_eval_action.results.evalset import ColumnMapping, DatasetCase
-from agent_eval_action.run.loader import Loader, validate_paths
+from agent_eval_action.run.loader import Loader, discover_eval_files, validate_paths
 
 
 def load(tmp_path: Path, text: str | bytes, name: str = "q.csv", **columns: object) -> LoadedEvalFile:

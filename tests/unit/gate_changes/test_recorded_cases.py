@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.gate_changes.diff import weakenings
 from agent_eval_action.gate_changes.snapshot import BaseSnapshot, CommandContext, Snapshot, read_base
@@ -50,7 +49,7 @@ def snapshot(tmp_path: Path):
             (tmp_path / path).write_text(text)
         commit_all(tmp_path)
         settings = resolve(flags={}, environ={}, cwd=tmp_path).settings
-        base = read_base(settings, CommandContext({}, {}, tmp_path, discover_eval_files, base="HEAD"))
+        base = read_base(settings, CommandContext({}, {}, tmp_path, base="HEAD"))
         assert isinstance(base, BaseSnapshot), base
         return base.snapshot
 

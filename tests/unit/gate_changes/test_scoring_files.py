@@ -6,7 +6,6 @@ import json
 import subprocess
 from pathlib import Path
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.gate_changes.snapshot import BaseSnapshot, CommandContext, read_base
 
@@ -31,6 +30,6 @@ def test_criteria_and_their_code_that_the_change_renamed(tmp_path: Path) -> None
     (root / "grading/tone.py").rename(root / "grading/mood.py")
     (root / "evals/eval_config.yaml").write_text(METRICS.replace("tone.py", "mood.py"))
     settings = resolve(flags={}, environ={}, cwd=root).settings
-    base = read_base(settings, CommandContext({}, {}, root, discover_eval_files, base="HEAD"))
+    base = read_base(settings, CommandContext({}, {}, root, base="HEAD"))
     assert isinstance(base, BaseSnapshot), base
     assert base.scoring_files == ("evals/eval_config.yaml", "grading/tone.py")

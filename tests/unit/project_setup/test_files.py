@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.project_setup import CIS, ProjectSurvey, proposed_files, survey_project
+from agent_eval_action.run.loader import discover_eval_files
 
 BIN = Path(sys.executable).parent
 DOCS = Path(__file__).parents[3] / "docs"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.project_setup import ProjectSurvey, survey_project
+from agent_eval_action.run.loader import discover_eval_files
 
 AGENT = "from google.adk.agents import Agent\nroot_agent = Agent(name='bot', model={model})\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.run.affected import hidden_files
+from agent_eval_action.run.loader import discover_eval_files
 from agent_eval_action.sandbox.tree import TreeCopy
 
 CASE = {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": "hi"}]}}]}
