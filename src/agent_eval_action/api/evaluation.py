@@ -528,9 +528,8 @@ class Evaluation:
     ) -> tuple[Orchestrator, Measurement]:
         """Read the eval files and open the attempts' resources while the agents start. ``stack`` closes them."""
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
-        # none of the callbacks raises
         stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
-        settings, context, sandbox = scope.settings, self.context, agents.head.sandboxes
+        settings, context, joined, sandbox = scope.settings, self.context, scope.joined, agents.head.sandboxes
         own, plan = agents.plans or await self._read_plans(scope)
         plan = scope.part.plan if scope.part else plan
         self._scored_by_events = plan.agents_scored_by_events()
@@ -538,7 +537,6 @@ class Evaluation:
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        joined = scope.joined
         budget, stall = AttemptBudget(joined.meter if joined else Meter.for_run(settings)), StallDetector()
         opener = resources.ResourceOpener(
             settings,
@@ -582,7 +580,6 @@ class Evaluation:
             settings.concurrency,
             settings.retries,
         )
-        context.emit(self._suite_read(scope, plan))
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
         session = scope.session.without_records()
         return orchestrator, Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
@@ -599,6 +596,7 @@ class Evaluation:
         self, scope: _Scope, head: AgentGroup, own: Plan, runner: AttemptRunner, gate: RunGate
     ) -> Orchestrator:
         """Return the orchestrator of all attempts. ``own``: the checkout's own plan."""
+        self.context.emit(self._suite_read(scope, runner.collector.plan))
         settings, context, base = scope.settings, self.context, scope.base
         part, joined = scope.part, scope.joined
         only = part.step if part else None
