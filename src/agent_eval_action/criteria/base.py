@@ -18,8 +18,8 @@ from agent_eval_action.results.redaction import compile_pattern, pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
 
 if TYPE_CHECKING:
+    from agent_eval_action.llm.budget import Prices
     from agent_eval_action.llm.client import Llm
-    from agent_eval_action.llm.pricing import Prices
 
 # `Criterion` is public: importing these modules at the top would double the time its import takes.
 # ruff: noqa: PLC0415

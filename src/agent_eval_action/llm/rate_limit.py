@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.models import JUDGE_CALLS, LlmOptions
@@ -99,32 +99,22 @@ class MinuteLimits:
 
     requests: int | None = None
     tokens: int | None = None
-    _calls: deque[RatedCall] = field(default_factory=deque)
+    calls: deque[RatedCall] = field(default_factory=deque)
 
     def wait(self, now: float, tokens: int) -> float:
         """Seconds until a call with about ``tokens`` tokens may start; 0: now."""
-        while self._calls and self._calls[0].start <= now - _MINUTE_S:
-            self._calls.popleft()
+        while self.calls and self.calls[0].start <= now - _MINUTE_S:
+            self.calls.popleft()
         wait = 0.0
-        if self.requests is not None and len(self._calls) >= self.requests:
-            wait = self._calls[-self.requests].start + _MINUTE_S - now
+        if self.requests is not None and len(self.calls) >= self.requests:
+            wait = self.calls[-self.requests].start + _MINUTE_S - now
         if self.tokens is not None:
-            total = sum(call.tokens for call in self._calls)
-            for call in self._calls:  # a call over the limit goes alone
+            total = sum(call.tokens for call in self.calls)
+            for call in self.calls:  # a call over the limit goes alone
                 if total + tokens <= self.tokens:
                     break
                 wait, total = max(wait, call.start + _MINUTE_S - now), total - call.tokens
         return wait
-
-    def start(self, now: float, tokens: int) -> RatedCall:
-        """Record a call that starts now."""
-        self._calls.append(call := RatedCall(now, tokens))
-        return call
-
-    def refused(self, call: RatedCall) -> None:
-        """Forget a refused call: it does not count."""
-        if call in self._calls:
-            self._calls.remove(call)
 
 
 class Limiter:
@@ -151,13 +141,15 @@ class Limiter:
             async with self._in_order:  # calls start in order, even while one waits
                 while wait := max(self.rate.wait(self._clock()), self.minute.wait(self._clock(), tokens)):  # noqa: ASYNC110 - nothing sets an event: the wait is known
                     await asyncio.sleep(wait)
-                started, call = self.rate.start(self._clock()), self.minute.start(self._clock(), tokens)
+                started, call = self.rate.start(self._clock()), RatedCall(self._clock(), tokens)
+                self.minute.calls.append(call)
             try:
                 yield call
             finally:
                 if call.refused:
                     self.refusals += 1
-                    self.minute.refused(call)
+                    with suppress(ValueError):  # over a minute old
+                        self.minute.calls.remove(call)
                     if not self.rate.refused(started, self._clock(), call.retry_after):
                         self.permits.refused(permit)  # not explained by the rate: the server limits concurrency
                 else:

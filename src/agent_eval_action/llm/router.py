@@ -15,13 +15,12 @@ from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter
 from agent_eval_action.llm.cache import AnswerStore, Cached
-from agent_eval_action.llm.candidates import OneRequest
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
 from agent_eval_action.llm.providers.base import ModelProvider
 from agent_eval_action.llm.rate_limit import RateLimited
-from agent_eval_action.llm.retries import Retrying
+from agent_eval_action.llm.retries import OneRequest, Retrying
 
 CACHE_FOLDER = "llm"
 
@@ -39,7 +38,6 @@ class ProviderRouter:
     made: dict[str, ModelProvider[Any, Any]] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """Send a call to the model's provider."""
         try:
             reply = await self.find(request.model).generate(request)
         except asyncio.CancelledError:
@@ -49,7 +47,6 @@ class ProviderRouter:
         return reply
 
     def find(self, model: str) -> ModelProvider[Any, Any]:
-        """The provider of a model."""
         name = provider_of(model)
         if name not in self.made:
             self.made[name] = PROVIDERS[name](self.setup)
@@ -78,7 +75,6 @@ class LlmStack:
     _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """Return a reply; see ``Llm``."""
         return await self.llm.generate(request)
 
     async def warm_up(self, models: Iterable[str]) -> dict[str, str]:

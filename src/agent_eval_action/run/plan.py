@@ -15,9 +15,8 @@ from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
 from agent_eval_action.formats import case_digest
-from agent_eval_action.llm.budget import SIMULATED_USER
+from agent_eval_action.llm.budget import SIMULATED_USER, Estimate, Prices
 from agent_eval_action.llm.credentials import EXTRA, missing
-from agent_eval_action.llm.pricing import Estimate, Prices
 from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.results.base import CaseKey, json_digest, text_digest
 from agent_eval_action.results.evalset import EvalCase

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.llm.pricing import Price, Prices
+from agent_eval_action.llm.budget import Price, Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.turns import call, criterion, recorded, score, turn

@@ -13,14 +13,16 @@ from agent_eval_action.llm.budget import (
     AGENT,
     SIMULATED_USER,
     Budgeted,
+    Estimate,
     Meter,
+    Price,
+    Prices,
     Spend,
     SpendingLimits,
     agent_calls,
     reported_usage,
 )
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message, ProviderConfig
-from agent_eval_action.llm.pricing import Estimate, Price, Prices
 from agent_eval_action.llm.rate_limit import RateLimited
 from agent_eval_action.llm.router import ProviderRouter
 from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.llm.providers.openai import Dialect, OpenAiProvider, answer_text, refused_part
+from agent_eval_action.llm.client import LlmRequest
+from agent_eval_action.llm.providers.openai import Dialect, OpenAiProvider, answer_text
 
 OPTIONS = [
     ({"temperature": 0, "topP": 1, "max_output_tokens": 5, "seed": None}, ""),
@@ -41,19 +42,22 @@ def test_the_name_of_the_largest_length_is_the_hosts(url, length):
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "part"),
+    ("status", "said", "weaker"),
     [
-        (400, {"message": "bad", "param": "response_format"}, "form"),
-        (422, {"message": "json_schema is not supported"}, "form"),
-        (400, {"message": "Unsupported parameter: 'max_tokens'"}, "length"),
-        (400, {"message": "temperature"}, ""),
-        (400, None, ""),
-        (500, {"message": "response_format crashed"}, ""),
-        (401, {"message": "response_format"}, ""),
+        (400, {"message": "bad", "param": "response_format"}, Dialect(form="json_object")),
+        (422, {"message": "json_schema is not supported"}, Dialect(form="json_object")),
+        (400, {"message": "Unsupported parameter: 'max_tokens'"}, Dialect(length="max_completion_tokens")),
+        (400, {"message": "temperature"}, None),
+        (400, None, None),
+        (500, {"message": "response_format crashed"}, None),
+        (401, {"message": "response_format"}, None),
     ],
 )
-def test_which_part_a_server_does_not_know(status, said, part):
-    assert refused_part(status, said) == part
+def test_what_a_server_does_not_know_is_written_in_another_way(status, said, weaker):
+    asked = LlmRequest("openai/m", (), schema={"type": "object"}, options={"max_output_tokens": 5})
+    assert Dialect().after(status, said, asked) == weaker
+    if weaker:
+        assert Dialect().after(status, said, LlmRequest("openai/m", ())) is None
 
 
 @pytest.mark.parametrize(

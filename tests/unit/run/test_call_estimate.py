@@ -10,7 +10,7 @@ import pytest
 
 from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
-from agent_eval_action.llm.pricing import Prices
+from agent_eval_action.llm.budget import Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, estimate_plan
 

@@ -8,9 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.llm.client import (
     LlmError,
     LlmErrorKind,
@@ -82,23 +83,15 @@ class Dialect:
         newer = host.endswith(("openai.com", "openai.azure.com"))
         return cls(length="max_completion_tokens" if newer else "max_tokens")
 
-    def without(self, part: Literal["form", "length", ""], request: LlmRequest) -> Dialect | None:
-        """The next dialect to try after ``part`` was refused; None if there is none or ``request`` lacks that part."""
-        if part == "form" and request.schema is not None and self.form in _WEAKER_FORM:
-            return replace(self, form=_WEAKER_FORM[self.form])
-        if part == "length" and "max_output_tokens" in _snake_case_options(request.options):
+    def after(self, status: int, body: object, request: LlmRequest) -> Dialect | None:
+        """The next dialect to try after this error; None if it does not reject a part of ``request`` as unknown."""
+        words = json.dumps(body, default=str)[:4000] if status in _BAD_REQUESTS else ""
+        if _FORM_NAMES.search(words):
+            weaker = _WEAKER_FORM.get(self.form) if request.schema is not None else None
+            return replace(self, form=weaker) if weaker else None
+        if _LENGTH_NAMES.search(words) and "max_output_tokens" in _snake_case_options(request.options):
             return replace(self, length="max_completion_tokens" if self.length == "max_tokens" else "max_tokens")
         return None
-
-
-def refused_part(status: int, body: object) -> Literal["form", "length", ""]:
-    """Which part of a request a server rejected as unknown, by its error; "" for other errors."""
-    if status not in _BAD_REQUESTS:
-        return ""
-    words = json.dumps(body, default=str)[:4000]
-    if _FORM_NAMES.search(words):
-        return "form"
-    return "length" if _LENGTH_NAMES.search(words) else ""
 
 
 def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
@@ -132,8 +125,7 @@ def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, An
 
 def _snake_case_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with snake_case keys; None values dropped."""
-    named = {re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): value for key, value in options.items()}
-    return {key: value for key, value in named.items() if value is not None}
+    return {snake_case(key): value for key, value in options.items() if value is not None}
 
 
 def _effort(thinking: Any) -> str:
@@ -182,7 +174,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
             try:
                 completion = await client.chat.completions.create(**_arguments(name, request, dialect))
             except APIStatusError as error:
-                simpler = dialect.without(refused_part(error.status_code, error.body), request)
+                simpler = dialect.after(error.status_code, error.body, request)
                 if simpler is None:
                     raise
                 self._dialects[name] = simpler
