@@ -1,6 +1,6 @@
-"""The two base classes of serialised values. Their schemas are built when they are first used: not every run does.
+"""Base classes of serialised values. Their schemas are built at first use, since not every run needs them.
 
-Defaults that are models themselves are constructed, not validated, for that would use them at import.
+Therefore defaults that are models are made by ``model_construct``: validation would build their schemas at import.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pydantic.alias_generators import to_camel
 
 
 class Frozen(BaseModel):
-    """A value of ours: snake_case, no unknown fields, immutable, no NaN and no infinity in its numbers."""
+    """An immutable value in our own format: snake_case, no unknown fields, no NaN or infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    # pydantic gives each value a set of the names it was given, of 216 bytes and from five names on 728: a third of the
-    # memory of a large suite. It is thrown away here, by a function in C: one in Python takes a quarter of the reading.
+    # pydantic keeps a set of the given field names in each value: 216 bytes, from five names on 728, a third of the
+    # memory of a large suite. This setter drops it. It is a C function: one in Python slows reading by a quarter.
     __pydantic_fields_set__ = property(
         lambda self: set(type(self).model_fields),
-        operator.is_,  # type: ignore[arg-type]  # what it returns is looked at by nobody
+        operator.is_,  # type: ignore[arg-type]  # its result is not used
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, in a third of the time where there are no unknown and no private fields."""
+        """Copy like pydantic, but in a third of the time if there are no unknown and no private fields."""
         if deep or self.model_config.get("extra") == "allow" or self.__pydantic_private__ is not None:
             return super().model_copy(update=update, deep=deep)
         copied = self.__class__.__new__(self.__class__)
@@ -39,7 +39,7 @@ class Frozen(BaseModel):
 
 
 class Given(Frozen):
-    """A value that knows which of its fields were given."""
+    """A value with pydantic's ``model_fields_set``, which ``Frozen`` drops."""
 
     __pydantic_fields_set__ = vars(BaseModel)["__pydantic_fields_set__"]
 
@@ -48,7 +48,7 @@ class Given(Frozen):
 
 
 class AdkModel(Frozen):
-    """A value in ADK's wire form: snake_case and camelCase are read, snake_case is written."""
+    """A value in ADK's format, which is read in snake_case and camelCase, and written in snake_case."""
 
     model_config = ConfigDict(
         allow_inf_nan=True,
@@ -59,18 +59,18 @@ class AdkModel(Frozen):
     )
 
     def wire(self) -> dict[str, Any]:
-        """The value as JSON, without what is absent."""
+        """Return the value as JSON, without the fields that are None."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class LenientModel(AdkModel):
-    """What another tool wrote and may add to: unknown fields are left out."""
+    """A value that another tool writes. Unknown fields are ignored, since later versions may add some."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class CaseKey(NamedTuple):
-    """Names a case in every output. Sorting by it is the stable order of every output."""
+    """The name of a case. All outputs are sorted by it."""
 
     agent: str
     eval_set: str
@@ -81,7 +81,7 @@ class CaseKey(NamedTuple):
 
 
 class OfCase(Frozen):
-    """Base of what is kept of a case."""
+    """Base class of values that belong to a case."""
 
     agent: str
     eval_set: str
@@ -93,14 +93,14 @@ class OfCase(Frozen):
 
 
 def text_digest(text: str) -> str:
-    """16 hex digits (64 bits) of a text: enough to tell two definitions apart."""
+    """Return a digest of a text: 16 hex digits (64 bits), enough to tell two definitions apart."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def json_digest(value: Any) -> str:
-    """The same of a value as JSON. The order of keys does not count."""
+    """Return the same digest of a value as JSON, whatever the order of its keys."""
     return text_digest(json.dumps(value, sort_keys=True, default=str))
 
 
 StoreKind = Literal["file", "branch", "rerun"]
-"""The names of ``baseline.STORES``, which a contract test compares with these."""
+"""The names in ``baseline.STORES``; a contract test compares them."""

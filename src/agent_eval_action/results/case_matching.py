@@ -1,6 +1,6 @@
-"""Which case of a suite is which case of an earlier one: by its digest, whatever it, its file or its agent is called.
+"""Match the cases of a suite with those of an earlier one by their digests, even if case, file or agent was renamed.
 
-Names only decide between cases that are otherwise equal. The answer does not depend on the order of the cases.
+Names only decide between equal cases. The result does not depend on the order of the cases.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import CaseRecord, OmittedPair, Record, kept_digest, kept_key
 from agent_eval_action.results.run_result import RunResult
 
-_Named = TypeVar("_Named", CaseRecord, OmittedPair)
+_RecordPart = TypeVar("_RecordPart", CaseRecord, OmittedPair)
 
 
 class CaseIdentity(NamedTuple):
-    """A case as matching sees it. ``criteria`` are the digests of the criteria it is scored by."""
+    """What cases are matched by. ``criteria``: the digests of the criteria that score the case."""
 
     key: CaseKey
     digest: str
@@ -27,12 +27,12 @@ class CaseIdentity(NamedTuple):
 
 
 def recorded_identity(case: CaseRecord) -> CaseIdentity:
-    """A case as a baseline or a record of main has it."""
+    """Return the identity of a recorded case."""
     return CaseIdentity(case.key, case.digest, frozenset(record.digest for record in case.criteria.values()))
 
 
 def measured_identities(result: RunResult) -> Iterator[CaseIdentity]:
-    """The cases of a run, by the names and digests that a baseline would keep."""
+    """Yield the identities of a run's cases, with names and digests as records keep them."""
     for measured_set in result.sets:
         criteria = frozenset(kept_digest(info.digest) for info in measured_set.criteria)
         for key, case in measured_set.keyed_cases():
@@ -41,11 +41,11 @@ def measured_identities(result: RunResult) -> Iterator[CaseIdentity]:
 
 @dataclass(frozen=True, slots=True)
 class CaseMatches:
-    """``current_key``: the current key of every earlier case that is still there.
+    """The matches of two suites. ``current_key``: the current key of every earlier case that still exists.
 
-    An earlier case that is missing from it was removed, a current one that is missing from its values is new,
-    unless it is ambiguous. ``ambiguous``: current cases that have the digest of earlier ones of several agents,
-    with the names of those agents: nothing says which of them it was. ``current_agent``: renamed agents.
+    An earlier case without a current key was removed. ``ambiguous``: current cases whose digest earlier cases of
+    several agents have, with the names of these agents, since it is unknown which of them it was. Every other current
+    case without an earlier one is new. ``current_agent``: the current names of renamed agents.
     """
 
     current_key: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class CaseMatches:
 
 
 def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]) -> CaseMatches:
-    """Match the cases of two suites, each to at most one of the other.
+    """Match the cases of two suites, each with at most one case of the other.
 
-    A case that has its digest is matched first under its own name, then within its agent, then with its agent
-    under another name, then with any agent where only one has it. Of what is left, a case under the same name
-    (or the same name in a file or an agent that was renamed) is an edited case.
+    A case with the same digest is looked for first under the same name, then within the same agent, then within the
+    renamed agent, then in any agent if only one has the digest. Finally cases with another digest match by name, also
+    in a renamed file or agent: they were edited.
     """
     matching = _Matching(
         {case.key: case for case in sorted(earlier, key=lambda case: case.key)},
@@ -73,9 +73,9 @@ def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]
     return CaseMatches(matching.found, ambiguous, agents)
 
 
-_Value = Callable[[CaseIdentity], Hashable]
+_ValueOf = Callable[[CaseIdentity], Hashable]
 
-_WITHIN_AGENT: Final[tuple[_Value, ...]] = (
+_WITHIN_AGENT: Final[tuple[_ValueOf, ...]] = (
     lambda case: (case.digest, case.key, case.criteria),
     lambda case: (case.digest, case.key.agent, case.key.case, case.criteria),
     lambda case: (case.digest, case.key.agent, case.key.eval_set, case.criteria),
@@ -83,15 +83,15 @@ _WITHIN_AGENT: Final[tuple[_Value, ...]] = (
     lambda case: (case.digest, case.key.agent, case.key.case),
     lambda case: (case.digest, case.key.agent),
 )
-"""What two cases of one digest and one agent may have in common, the most telling first."""
+"""What equal cases of one agent may have in common, the strongest evidence first."""
 
 
 def with_current_names(
     record: Record, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
 ) -> Record:
-    """The record with the names that its cases have now.
+    """Return the record with the current names of its cases.
 
-    ``covered``: the agents whose cases are all in ``current``. Cases of others are still there, not renamed.
+    ``covered``: whether ``current`` has all cases of an agent. Cases of other agents that it lacks keep their names.
     """
     now = list(current)
     known = {case.key for case in now}
@@ -102,9 +102,9 @@ def with_current_names(
 def current_names(
     record: Record, matches: CaseMatches, known: Mapping[CaseKey, CaseKey] | None = None
 ) -> dict[CaseKey, CaseKey]:
-    """What the cases of a record are called now. ``known``: the names that newer records tell.
+    """Return the current names of a record's cases. ``known``: current names according to newer records.
 
-    A case that was removed gives way to one that has its name now.
+    If a removed case has the name of a current one, its name gets an addition.
     """
     names = dict(matches.current_key)
     taken = set(names.values())
@@ -124,11 +124,11 @@ def current_names(
 
 
 def renamed(record: Record, names: Mapping[CaseKey, CaseKey], agents: Mapping[str, str] | None = None) -> Record:
-    """The record with other names of its cases and, where no other has that name, of its agents."""
+    """Return the record with other names of its cases and, unless such a name is taken, of its agents."""
     if all(old == new for old, new in names.items()):
         return record
 
-    def moved(named: _Named) -> _Named:
+    def moved(named: _RecordPart) -> _RecordPart:
         now = names.get(named.key, named.key)
         return named.model_copy(update=now._asdict()) if now != named.key else named
 
@@ -147,16 +147,16 @@ def renamed(record: Record, names: Mapping[CaseKey, CaseKey], agents: Mapping[st
 
 @dataclass
 class _Matching:
-    """What is not matched yet of both sides, by key in sorted order, and what is."""
+    """The cases of both sides that are not matched yet, sorted by key, and the matches ``found``."""
 
     earlier: dict[CaseKey, CaseIdentity]
     current: dict[CaseKey, CaseIdentity]
     found: dict[CaseKey, CaseKey] = field(default_factory=dict)
 
-    def pair(self, *values: _Value, agents: Mapping[str, str] | None = None) -> None:
-        """Match cases with equal values, those with the lowest keys first; a case whose value is None stays.
+    def pair(self, *values: _ValueOf, agents: Mapping[str, str] | None = None) -> None:
+        """Match cases with equal values in the order of their keys, except those whose value is None.
 
-        ``agents``: what the agents of earlier cases are called now, where that differs.
+        ``agents``: the current names of renamed agents.
         """
         for value in values:
             waiting: dict[Hashable, list[CaseKey]] = defaultdict(list)
@@ -169,7 +169,7 @@ class _Matching:
                     self._match(case.key, same.pop())
 
     def renamed_agents(self) -> dict[str, str]:
-        """Agents that share the most cases with one another, and with nobody else as many; earlier to current."""
+        """Return renamed agents: pairs that share more cases with each other than either does with any other agent."""
         then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
         shared = Counter(pair for digest in then.keys() & now.keys() for pair in product(then[digest], now[digest]))
         found: dict[str, str] = {}
@@ -187,22 +187,22 @@ class _Matching:
         return found
 
     def pair_across_agents(self) -> dict[CaseKey, tuple[str, ...]]:
-        """Match by digest where one agent on either side has it; returns the cases of which several have."""
+        """Match digests that one agent on either side has; return the cases whose digests several agents have."""
         then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
-        plain = {digest for digest in then.keys() & now.keys() if len(then[digest]) == len(now[digest]) == 1}
+        unique = {digest for digest in then.keys() & now.keys() if len(then[digest]) == len(now[digest]) == 1}
         ambiguous = {
             key: tuple(sorted(then[case.digest]))
             for key, case in self.current.items()
-            if case.digest in then and case.digest not in plain
+            if case.digest in then and case.digest not in unique
         }
         self.pair(
-            lambda case: (case.digest, case.criteria) if case.digest in plain else None,
-            lambda case: case.digest if case.digest in plain else None,
+            lambda case: (case.digest, case.criteria) if case.digest in unique else None,
+            lambda case: case.digest if case.digest in unique else None,
         )
         return ambiguous
 
     def pair_edited(self, agents: Mapping[str, str], left_out: set[CaseKey]) -> None:
-        """Match what has another digest by its name, in its file, or in what its file or agent is called now."""
+        """Match cases with other digests by name: in the same file, or in the renamed file or agent."""
         sets: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
         for then, now in self.found.items():
             sets[then[:2]][now[:2]] += 1

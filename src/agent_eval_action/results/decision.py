@@ -12,14 +12,14 @@ from agent_eval_action.results.findings import Finding, Reason, Subject
 
 
 class CallBrief(Frozen):
-    """A tool call as reports show it; ``args`` is shortened where it is huge."""
+    """A tool call in reports. Huge ``args`` are shortened."""
 
     name: str
     args: dict[str, Any] = Field(default_factory=dict)
 
 
 class TurnBrief(Frozen):
-    """A turn as reports show it: excerpts, never megabytes."""
+    """A turn in reports: excerpts of limited size."""
 
     user: str = ""
     calls: tuple[CallBrief, ...] = ()
@@ -27,11 +27,11 @@ class TurnBrief(Frozen):
 
 
 Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
-"""What a criterion's numbers count: a property of the criterion, never guessed from its name."""
+"""The unit of a criterion's scores. The criterion declares it."""
 
 
 class Verdict(enum.StrEnum):
-    """The verdict; its exit code is in ``errors.ExitCode``."""
+    """The verdict of a run. ``errors.ExitCode`` has the exit code of each."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
     FAIL = "fail"
@@ -40,27 +40,27 @@ class Verdict(enum.StrEnum):
 
 
 class ChangeKind(enum.StrEnum):
-    """The outcome of a pair."""
+    """The outcome of a pair: of a case on a criterion."""
 
     SAME = "same"
     BETTER = "better"
     WORSE = "worse"
-    NEWLY_FAILING = "newly_failing"  # met its threshold in the baseline, does not now
-    FIXED = "fixed"  # the other way round
+    NEWLY_FAILING = "newly_failing"  # met its threshold in the baseline, and misses it now
+    FIXED = "fixed"  # missed its threshold in the baseline, and meets it now
     STILL_FAILING = "still_failing"
-    FAILING = "failing"  # below its threshold, and nothing to compare with
-    PASSING = "passing"  # there is no baseline at all, and nothing to object to
-    NEW = "new"  # the baseline does not have the case or the criterion
-    REMOVED = "removed"  # the baseline has it, this run does not
-    CHANGED = "changed"  # case or criterion definition differs: not comparable
+    FAILING = "failing"  # misses its threshold, and has no baseline
+    PASSING = "passing"  # does not miss a threshold; there is no baseline at all
+    NEW = "new"  # the baseline lacks the case or the criterion
+    REMOVED = "removed"  # this run lacks the case or the criterion
+    CHANGED = "changed"  # not comparable: the definition of the case or the criterion differs
     ERROR = "error"  # no score
     NOT_APPLICABLE = "not_applicable"
-    FLAKY = "flaky"  # worse in the first pass, and cleared by the runs after it
-    ON_MAIN = "on_main"  # worse than its history, and as bad on the base commit's agent
+    FLAKY = "flaky"  # worse in the first pass, but not over the re-runs
+    ON_MAIN = "on_main"  # worse than its history, but the base commit's agent is as bad
 
 
 class Stat(Frozen):
-    """Scored attempts of a pair: how many, their mean, how many met the threshold, extremes."""
+    """The scores of ``n`` attempts of a pair: mean, lowest and highest. ``passed``: those that met the threshold."""
 
     n: int
     mean: float
@@ -70,13 +70,13 @@ class Stat(Frozen):
 
 
 class PairChange(OfCase):
-    """A pair, then and now. ``reason`` describes the outcome; None where there is nothing to report.
+    """The comparison of a pair with its baseline. ``reason`` describes the outcome; None if there is nothing to report.
 
-    ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
-    it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
-    main beyond chance, whatever the policy makes of it. ``misses_threshold``: it blocks by its threshold
-    alone, also if it is no worse than main. ``accepted``: accept.yaml has an entry for its change. ``quarantined``:
-    accept.yaml sets it aside, so that it decides nothing.
+    ``interval``: of the change, with 95 % confidence. ``fresh``: the scores of re-runs, which confirm or clear a
+    suspect. ``control``: the scores of the base commit's agent. Both are None without such runs. ``confirmed``: worse
+    than main beyond chance, whatever the policy decides. ``misses_threshold``: it blocks by its threshold, even if it
+    is no worse than main. ``accepted``: accept.yaml has an entry for its change. ``quarantined``: accept.yaml sets it
+    aside, so that it decides nothing.
     """
 
     criterion: str
@@ -100,24 +100,24 @@ class PairChange(OfCase):
 
     @property
     def fall(self) -> float:
-        """The change in the bad direction; 0 where there is none to be seen."""
+        """The size of the change for the worse; negative for the better, 0 if unknown."""
         change = self.change or 0.0
         return change if self.goal == "minimize" else -change
 
     @property
     def subject(self) -> Subject:
-        """The pair as findings name it."""
+        """The pair as the subject of a finding."""
         return Subject(agent=self.agent, eval_set=self.eval_set, case=self.case, criterion=self.criterion)
 
 
 class CriterionChange(Frozen):
-    """A criterion over all cases: the row of the report's table.
+    """A criterion over all cases: a row of the report's table.
 
-    ``baseline``, ``paired`` and ``change`` are means over the pairs both runs have comparable;
-    ``current`` is the mean over all scored pairs of this run. ``interval``: the change with 95 %
-    confidence, clustered by case. ``detectable``: the smallest drop of the mean this run would have found
-    four times out of five. ``flaky``: pairs that were worse at first and cleared by more runs. ``max_drop`` and
-    ``max_rise`` are the allowed change, as in the policy. ``blocks_nothing`` says why missing a limit has no effect.
+    ``current``: the mean of all scored pairs of this run. ``baseline``, ``paired`` and ``change``: the means of the
+    baseline and of this run over the comparable pairs, and their difference. ``interval``: of the change, with 95 %
+    confidence, clustered by case. ``detectable``: the smallest drop of the mean that this run would find four times out
+    of five. ``flaky``: pairs that were worse at first, but not over more runs. ``max_drop``, ``max_rise``: the change
+    that the policy allows. ``blocks_nothing``: why missing a limit has no effect.
     """
 
     criterion: str
@@ -144,7 +144,7 @@ class CriterionChange(Frozen):
 
 
 class BaselineInfo(Frozen):
-    """Where the comparison's other side came from."""
+    """The origin of the baseline."""
 
     path: str
     commit: str | None = None
@@ -153,10 +153,10 @@ class BaselineInfo(Frozen):
 
 
 class BaselineTrajectory(OfCase):
-    """What the baseline's agent did in a case (its modal attempt), for the reports to set beside this run's.
+    """The most frequent tool calls of the baseline's agent in a case, which reports compare with this run's.
 
-    Kept for the cases that a report goes into: regressed, failing, errored, changed, removed. ``seen`` of ``attempts``
-    made these calls, where that is known.
+    Only cases that reports show in detail have one: regressed, failing, errored, changed, removed. ``seen`` of
+    ``attempts`` made these calls; None if unknown.
     """
 
     turns: tuple[TurnBrief, ...] = ()
@@ -165,9 +165,10 @@ class BaselineTrajectory(OfCase):
 
 
 class MainEvent(Frozen):
-    """What changed on main with a run. ``subject`` is an agent, a criterion or, of what was accepted, a case.
+    """A change on main that a run was the first to include. ``subject``: an agent or a criterion; if accepted, a case.
 
-    ``text``: the old and the new value, the first of the ``cases`` whose definition changed, or why it was accepted.
+    ``text``: the old and the new value, the first of the ``cases`` whose definition changed, or the reason for
+    accepting it.
     """
 
     kind: Literal["model", "adk", "judge", "criterion", "cases", "accepted"]
@@ -177,9 +178,9 @@ class MainEvent(Frozen):
 
 
 class MainRun(Frozen):
-    """A run of main as its record has it: ``means`` by criterion, and how many of its ``cases`` always passed.
+    """A recorded run of main. ``means``: by criterion. ``passed``: the number of ``cases`` that always passed.
 
-    ``tokens``, ``seconds`` and ``usd``: as in ``RunCost``. ``events``: what changed since the run before.
+    ``tokens``, ``seconds`` and ``usd``: as in ``RunCost``. ``events``: the changes since the run before.
     """
 
     commit: str | None = None
@@ -195,20 +196,19 @@ class MainRun(Frozen):
 
 
 class MainCase(OfCase):
-    """A case over main's runs: a letter each, p(assed), f(ailed), m(ixed) or - for a run that does not have it."""
+    """A case over main's runs: a character each, p(assed), f(ailed), m(ixed), or - if the run lacks the case."""
 
     outcomes: str
 
 
 class Decision(Frozen):
-    """The whole conclusion; reports render this and nothing else decides.
+    """The decision on a run: everything that reports show and exit codes depend on.
 
-    ``reasons`` say why the outcome is what it is, in order; ``notes`` are what a reader must know beside.
-    ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
-    ``store``: what keeps, or would keep, the baseline. ``accept`` and
-    ``on_weakened`` are the rules in force. ``excused``: inconclusive for no other reason than
-    that GitHub gave the run no secrets; no step is made red by that alone. ``main_runs`` and ``main_cases`` are
-    the runs of main in the history, oldest first, whether their scores are comparable or not.
+    ``reasons``: why the outcome is what it is, in order. ``notes``: what else a reader must know. ``weakenings``: how
+    the change weakens the gate itself; those that block are also in ``findings``. ``store``: where the baseline is kept
+    or would be. ``accept``, ``on_weakened``: the rules in force. ``excused``: inconclusive only because the CI system
+    gave the run no secrets, which alone does not fail the job. ``main_runs``, ``main_cases``: the runs of main in the
+    history, oldest first, whether their scores are comparable or not.
     """
 
     outcome: Verdict

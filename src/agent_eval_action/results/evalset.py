@@ -17,23 +17,23 @@ from agent_eval_action.results.base import AdkModel, Frozen, LenientModel
 BUILT_IN_PERSONAS = ("EXPERT", "NOVICE", "EVALUATOR")
 
 EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
-"""Ends of the names by which eval files are found in a folder; a file that is named may have any JSON or YAML name."""
+"""File name endings by which eval files are found in folders. A file given explicitly may have another name."""
 
 FIXTURES: Final = "tests"
-"""The folder in an agent's in which `adk test` looks for recorded sessions."""
+"""The subfolder of an agent in which `adk test` looks for recorded sessions."""
 CONFORMANCE_SPEC: Final = "spec.yaml"
-"""The file that makes a folder a test of `adk conformance`."""
+"""The file by which `adk conformance` recognises a test's folder."""
 
 
 def is_replayed(path: Path) -> bool:
-    """Whether an eval file of this place and name is a recording whose models' answers are replayed."""
+    """Whether an eval file is, by its name and folder, a recording of models' answers that is replayed."""
     return path.name == CONFORMANCE_SPEC or (path.parent.name == FIXTURES and not path.name.endswith(EVAL_SUFFIXES))
 
 
 class ColumnMapping(Frozen):
-    """Which columns of a table hold what: names, or paths like ``inputs.question`` into a column of objects.
+    """The roles of a table's columns: names, or paths like ``inputs.question`` into a column of objects.
 
-    What is not given is found by its usual names. ``metadata``: what metrics read beside; None: every other column.
+    Other roles go to columns with their usual names. ``metadata``: further columns for metrics; None: all others.
     """
 
     id: str | None = None
@@ -46,12 +46,12 @@ class ColumnMapping(Frozen):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that have a role, other than to be metadata."""
+        """The columns with a role other than metadata."""
         return tuple(name for role, name in self if role != "metadata" and name is not None)
 
 
 class PersonaBehavior(Frozen):
-    """One behaviour of a persona, with the rubrics that tell when it is violated. snake_case only, as in ADK."""
+    """A behaviour of a persona, and the rubrics that recognise violations. snake_case only, as in ADK."""
 
     model_config = ConfigDict(extra="ignore")  # as in ADK
 
@@ -62,7 +62,7 @@ class PersonaBehavior(Frozen):
 
 
 class Persona(Frozen):
-    """A custom persona; the ids EXPERT, NOVICE and EVALUATOR name built-in ones."""
+    """A custom persona. The built-in ones are referred to by their ids (``BUILT_IN_PERSONAS``)."""
 
     model_config = ConfigDict(extra="ignore")  # as in ADK
 
@@ -71,13 +71,13 @@ class Persona(Frozen):
     behaviors: tuple[PersonaBehavior, ...]
 
 
-def _kind(value: Any) -> str:
+def _persona_tag(value: Any) -> str:
     return "<persona id>" if isinstance(value, str) else "<persona>"
 
 
 PersonaRef = Annotated[
     Annotated[str, Tag("<persona id>")] | Annotated[Persona, Tag("<persona>")],
-    Discriminator(_kind),
+    Discriminator(_persona_tag),
 ]
 
 
@@ -90,12 +90,12 @@ def _persona_file() -> dict[str, Any]:
 
 
 def personas_version() -> str:
-    """The version of the built-in behaviours: scores judged by other behaviours do not compare."""
+    """Return the version of the built-in behaviours. Scores of different versions are not comparable."""
     return str(_persona_file()["version"])
 
 
 def default_behaviors() -> tuple[PersonaBehavior, ...]:
-    """The behaviours of a simulated user without a persona."""
+    """Return the behaviours of a simulated user without a persona."""
     return _behaviors(_persona_file()["default_behaviors"])
 
 
@@ -118,16 +118,13 @@ def _behaviors(names: list[str]) -> tuple[PersonaBehavior, ...]:
 
 
 def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
-    """Replace every ``{{ name }}`` by its value in one pass, so that a value is never read as a placeholder.
-
-    A placeholder without a value stays as it is.
-    """
+    """Replace each ``{{ name }}`` by its value, unless it has none. Placeholders inside values are not replaced."""
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda match: values.get(match[1], match[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionReply:
-    """What a metric function gave back, as JSON, or why it gave nothing (one sentence, and its traceback)."""
+    """What a metric function returned, as JSON, or the error (a sentence and its traceback)."""
 
     value: Any = None
     error: str = ""
@@ -138,7 +135,7 @@ AnnotationLevel = Literal["error", "warning", "notice"]
 
 
 class Annotation(Frozen):
-    """``path`` is relative to the workspace, "" for what concerns no file; ``line`` counts from 1."""
+    """A message shown at a line of a file. ``path``: relative to the workspace, "" without a file; ``line`` from 1."""
 
     level: AnnotationLevel
     message: str
@@ -151,9 +148,9 @@ JsonObject = dict[str, Any]
 
 
 class FunctionCall(AdkModel):
-    """A call the model asked for. ``args`` None and {} are equal for us (ADK tells them apart).
+    """A requested tool call. We treat ``args`` None and {} alike, unlike ADK.
 
-    google-genai's rarer fields are kept as extras, in snake_case; eval files are held to its names by ``formats``.
+    google-genai's other fields are kept as extras in snake_case; ``formats`` refuses unknown ones in eval files.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -164,7 +161,7 @@ class FunctionCall(AdkModel):
 
 
 class FunctionResponse(AdkModel):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -177,7 +174,7 @@ _CODE = ("executable_code", "code_execution_result")
 
 
 class Part(AdkModel):
-    """One part of a content. Media and the rarer kinds stay in their wire form (dicts, snake_case extras)."""
+    """A part of a content. Media are dicts as in ADK's JSON; other kinds are kept as extras in snake_case."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -190,27 +187,27 @@ class Part(AdkModel):
 
     @property
     def is_other_than_text(self) -> bool:
-        """Whether it holds a call, a result, media or code. Signatures of thoughts are none of these."""
+        """Whether it contains a call, a result, media or code (signatures of thoughts are none of these)."""
         known = (self.function_call, self.function_response, self.inline_data, self.file_data)
         extra = self.model_extra or {}
         return any(value is not None for value in (*known, *(extra.get(name) for name in _CODE)))
 
 
 class Content(AdkModel):
-    """A message: role and parts."""
+    """A message."""
 
     parts: tuple[Part, ...] | None = None
     role: str | None = None
 
     @property
     def text(self) -> str:
-        """The non-empty text parts joined by newlines, thoughts left out (a difference from ADK)."""
+        """The non-empty text parts, joined by newlines. Unlike ADK, we leave out thoughts."""
         texts = [part.text for part in self.parts or () if part.text and not part.thought]
         return texts[0] if len(texts) == 1 else "\n".join(texts)
 
 
 class IntermediateData(AdkModel):
-    """Tool use and intermediate answers as hand-written eval files give them."""
+    """Tool calls and intermediate answers in the form of hand-written eval files."""
 
     tool_uses: tuple[FunctionCall, ...] = ()
     tool_responses: tuple[FunctionResponse, ...] = ()
@@ -218,7 +215,7 @@ class IntermediateData(AdkModel):
 
 
 class InvocationEvent(LenientModel):
-    """One event of a turn as recorded. ADK ignores extra keys here; so do we."""
+    """A recorded event of a turn. Unknown keys are ignored, as in ADK."""
 
     author: str
     content: Content | None = None
@@ -228,21 +225,21 @@ class InvocationEvent(LenientModel):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of its content."""
+        """The parts of the event's content; () without any."""
         return (self.content.parts or ()) if self.content else ()
 
     @property
     def is_model_call(self) -> bool:
-        """Whether a model made the event: it has usage or a model version."""
+        """Whether the event is an answer of a model, which has usage or a model version."""
         return self.usage_metadata is not None or self.model_version is not None
 
     def function_calls(self) -> list[FunctionCall]:
-        """The calls of the event."""
+        """Return the tool calls in the event."""
         return [part.function_call for part in self.parts if part.function_call]
 
 
 class InnerEvent(InvocationEvent):
-    """An event of an agent that another one called as a tool (ADK's AgentTool). ``within``: the id of that call."""
+    """An event of an agent that was called as a tool (ADK's AgentTool). ``within``: the id of that call."""
 
     within: str | None = None
 
@@ -253,8 +250,8 @@ class InvocationEvents(AdkModel):
     invocation_events: tuple[InvocationEvent, ...] = ()
 
 
-def _intermediate_kind(value: Any) -> str:
-    """Which shape is meant, so that errors speak of that one alone. ``{}`` is IntermediateData, as in ADK."""
+def _intermediate_tag(value: Any) -> str:
+    """Return the tag of the intended form, the only one that errors describe. ``{}`` is IntermediateData, as in ADK."""
     if isinstance(value, dict):
         return "<events>" if {"invocation_events", "invocationEvents"} & value.keys() else "<data>"
     return "<events>" if isinstance(value, InvocationEvents) else "<data>"
@@ -262,12 +259,12 @@ def _intermediate_kind(value: Any) -> str:
 
 IntermediateDataRef = Annotated[
     Annotated[InvocationEvents, Tag("<events>")] | Annotated[IntermediateData, Tag("<data>")],
-    Discriminator(_intermediate_kind),
+    Discriminator(_intermediate_tag),
 ]
 
 
 class AgentDetails(AdkModel):
-    """Instruction and tool declarations of one agent as its model first got them in a turn."""
+    """The instructions and tool declarations that an agent's model got first in a turn."""
 
     name: str
     instructions: str = ""
@@ -275,7 +272,7 @@ class AgentDetails(AdkModel):
 
 
 class AppDetails(AdkModel):
-    """Agents that took part in a turn, by name."""
+    """The agents that took part in a turn, by name."""
 
     agent_details: dict[str, AgentDetails] = Field(default_factory=dict)
 
@@ -287,7 +284,7 @@ class RubricContent(AdkModel):
 
 
 class Rubric(AdkModel):
-    """A yes/no statement a judge decides on. ``type`` says which criterion it belongs to."""
+    """A statement that a judge confirms or denies. ``type``: the kind of criterion that uses it."""
 
     rubric_id: str
     rubric_content: RubricContent
@@ -296,9 +293,9 @@ class Rubric(AdkModel):
 
 
 class Span(Frozen):
-    """A call of a model (``name``: of which agent) or of a tool, or a wait for the model's rate.
+    """The time of a model's call (``name``: the agent's), of a tool's call, or of a wait for the model's rate limit.
 
-    ``start`` and ``seconds`` are seconds of the turn. Tokens are None where the model did not report them.
+    ``start``: seconds since the turn began. Tokens are None if the model did not report them.
     """
 
     kind: Literal["model", "tool", "wait"]
@@ -310,13 +307,12 @@ class Span(Frozen):
 
 
 class Invocation(AdkModel):
-    """One turn: expected when it comes from an eval file, actual when an agent made it.
+    """A turn: the expected one of an eval file, or an actual one of an agent.
 
-    Durations are seconds; None means not measured, never zero. ``spans`` are in the order in which they ended.
-    ``inner_events`` are of agents that others called as tools, which ADK's own record of a turn has not.
-    ``uncaptured`` is why arguments of its tool calls are not known, ``unseen`` why calls and other events may be
-    missing altogether; "" where they are known.
-    ``raw_events``: every event of a turn that replayed recorded answers, with all that google-adk says of it.
+    Durations are in seconds, None if not measured. ``spans``: in the order in which they ended. ``inner_events``: of
+    agents that were called as tools, which ADK's own record of a turn lacks. ``uncaptured``: why arguments of tool
+    calls are unknown; ``unseen``: why calls and other events may be missing; both "" if nothing is.
+    ``raw_events``: if the turn replayed recorded answers, all its events as google-adk writes them.
     """
 
     invocation_id: str = ""
@@ -337,18 +333,18 @@ class Invocation(AdkModel):
 
     @property
     def events(self) -> tuple[InvocationEvent, ...]:
-        """The events of the turn in order; none of a turn that was written by hand."""
+        """The events of the turn in order; () for a hand-written turn."""
         data = self.intermediate_data
         return data.invocation_events if isinstance(data, InvocationEvents) else ()
 
     def tool_calls(self) -> tuple[FunctionCall, ...]:
-        """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""
+        """Return all function calls of the turn in order, including those like ``transfer_to_agent``."""
         if isinstance(self.intermediate_data, IntermediateData):
             return self.intermediate_data.tool_uses
         return tuple([part.function_call for event in self.events for part in event.parts if part.function_call])
 
     def tool_responses(self) -> tuple[FunctionResponse, ...]:
-        """Every function response of the turn in order."""
+        """Return all function responses of the turn in order."""
         if isinstance(self.intermediate_data, IntermediateData):
             return self.intermediate_data.tool_responses
         return tuple(p.function_response for event in self.events for p in event.parts if p.function_response)
@@ -366,23 +362,23 @@ class Invocation(AdkModel):
                     yield from expand(inner.pop(call.id, ()))
 
         yield from expand(self.events)
-        while inner:  # of calls that are not known
+        while inner:  # events of unknown calls
             yield from expand(inner.pop(next(iter(inner))))
 
     def all_tool_calls(self) -> tuple[FunctionCall, ...]:
-        """``tool_calls``, and those of agents that were called as tools."""
+        """Return ``tool_calls``, and the calls of agents that were called as tools."""
         if not self.inner_events:
             return self.tool_calls()
         return tuple(call for event in self.all_events() for call in event.function_calls())
 
     @property
     def response_text(self) -> str:
-        """Text of the final response; "" when there is none."""
+        """The text of the final response; "" without one."""
         return self.final_response.text if self.final_response else ""
 
     @property
     def answers_without_text(self) -> bool:
-        """Whether the final response has no text because a tool, code or media answered in its place."""
+        """Whether the final response has no text, but a tool call, code or media instead."""
         if self.response_text.strip():
             return False
         final = self.final_response.parts or () if self.final_response else ()
@@ -390,7 +386,7 @@ class Invocation(AdkModel):
 
 
 class SessionInput(AdkModel):
-    """How the session of a case begins."""
+    """The initial session of a case."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -401,7 +397,7 @@ class SessionInput(AdkModel):
 
 
 class ConversationScenario(AdkModel):
-    """A case whose user is simulated."""
+    """The instructions for a simulated user."""
 
     starting_prompt: str
     conversation_plan: str
@@ -409,7 +405,7 @@ class ConversationScenario(AdkModel):
 
 
 class EvalCase(AdkModel):
-    """One case: a fixed conversation or a scenario. Unknown keys are kept."""
+    """A case: a fixed conversation, or a scenario with a simulated user. Unknown keys are kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -425,16 +421,16 @@ class EvalCase(AdkModel):
 
     @property
     def line(self) -> int | None:
-        """1-based line of the case in its file, where the loader knew it."""
+        """The line of the case in its file, from 1; None if unknown."""
         return self._line
 
     def at_line(self, line: int | None) -> Self:
-        """A copy that knows its file and line."""
+        """Set the line and return the case itself."""
         self._line = line
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Equal by content; the position in the file does not count."""
+        """Compare the content, without the line in the file."""
         if not isinstance(other, EvalCase):
             return NotImplemented
         return self.__dict__ == other.__dict__ and (self.model_extra or {}) == (other.model_extra or {})
@@ -443,22 +439,21 @@ class EvalCase(AdkModel):
 
     @property
     def turns(self) -> tuple[Invocation, ...]:
-        """The expected turns; none for a scenario."""
+        """The expected turns; () for a scenario."""
         return self.conversation or ()
 
 
 class PastEvent(InvocationEvent):
-    """An event of before the first turn, with what it changed in the session's state."""
+    """An event before the first turn, with its changes to the session's state."""
 
     state_delta: JsonObject | None = None
 
 
 class DatasetCase(EvalCase):
-    """A case of an evaluation dataset, which can begin or be over before the agent is asked.
+    """A case of an evaluation dataset, which may contain the beginning of its session, or all of it.
 
-    ``history``: events that the session holds before the first turn. ``recorded``: the turns as they were made, so
-    that they are scored and no agent is asked. ``metric_fields``: what metrics read beside the conversation, under the
-    dataset's names.
+    ``history``: the events of the session before the first turn. ``recorded``: the actual turns, which are then scored
+    without running an agent. ``metric_fields``: the dataset's further fields, which metrics read.
     """
 
     history: tuple[PastEvent, ...] = ()
@@ -467,12 +462,12 @@ class DatasetCase(EvalCase):
 
 
 class Replay(Frozen):
-    """What google-adk recorded of a conversation: what models answered, and the events of each turn.
+    """A conversation recorded by google-adk: the models' answers, and the ``expected`` events of each turn.
 
-    Of `adk test`: ``answers`` are contents in the order in which models gave them, ``call_ids`` those of the recorded
-    calls, which messages of the user may answer, and ``mocks`` the random numbers that were drawn. Of
-    `adk conformance`: ``recordings`` is the text of the file that google-adk replays itself, of a ``streamed`` run or
-    not, and ``state_deltas`` are what each message changes in the state.
+    Of `adk test`: ``answers`` are the models' contents in order, ``call_ids`` the ids of the recorded calls, to which
+    messages of the user may refer, and ``mocks`` the random numbers that were drawn. Of `adk conformance`:
+    ``recordings`` is the text of the file that google-adk replays itself, ``streamed`` whether the run was, and
+    ``state_deltas`` the changes of the state by each message.
     """
 
     kind: Literal["test", "conformance"]
@@ -486,7 +481,7 @@ class Replay(Frozen):
 
 
 class ReplayCase(EvalCase):
-    """A case in which models answer what they answered when it was recorded, and no model is asked."""
+    """A case that replays the models' recorded answers, without calling a model."""
 
     replay: Replay
 
@@ -506,16 +501,16 @@ class EvalSet(AdkModel):
 
     @property
     def path(self) -> Path | None:
-        """The file the set came from."""
+        """The file of the set; None if unknown."""
         return self._path
 
     def from_path(self, path: Path | None) -> Self:
-        """A copy that knows its file."""
+        """Set the file and return the set itself."""
         self._path = path
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Equal by content; the file does not count."""
+        """Compare the content, without the file."""
         return self.__dict__ == other.__dict__ if isinstance(other, EvalSet) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # holds dicts

@@ -1,4 +1,4 @@
-"""What the gate reports, as codes with values. ``reports.messages`` makes every sentence of them."""
+"""Findings of the gate, as codes with values. ``reports.messages`` writes the sentence for each."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pydantic import Field
 from agent_eval_action.results.base import Frozen
 
 EXCERPT: Final = 350
-"""Characters of a text that is quoted from elsewhere: an error, a judge's or a criterion's reason."""
+"""The most characters of a quoted text: of an error, or of a judge's or criterion's reason."""
 NAMED: Final = 5
-"""How many cases a finding names; ``cases`` counts all of them."""
+"""The most cases that a finding names; ``cases`` is the number of all."""
 _BREAKS: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 Severity = Literal["blocks", "inconclusive", "advisory", "note"]
-"""What a finding does to the verdict; a *note* is only something to know."""
+"""The effect of a finding on the verdict; a *note* has none."""
 
 
 class FindingCode(enum.StrEnum):
-    """What a finding says. ``docs/findings.md`` lists the values of each."""
+    """The kinds of findings. ``docs/findings.md`` lists the values of each."""
 
     # one case on one criterion, compared with its history
     WORSE = "worse"
@@ -106,14 +106,14 @@ class FindingCode(enum.StrEnum):
     ACCEPTANCE_ADDED = "acceptance_added"
     AGENT_CHANGED = "agent_changed"
     METRIC_CHANGED = "metric_changed"
-    # something that this report does not show: the results say it
+    # a detail that only the results contain, not this report
     DETAIL_WITHHELD = "detail_withheld"
-    # a sentence from elsewhere: of another package, or of results of schema version 1
+    # a sentence by another package, or from results of schema version 1
     TEXT = "text"
 
 
 class Subject(Frozen):
-    """What a finding is about: a case on a criterion, either of both, an agent, or (all None) the run."""
+    """What a finding is about: a case, a criterion or both, an agent, or the run (if all are None)."""
 
     agent: str | None = None
     eval_set: str | None = None
@@ -126,55 +126,55 @@ RUN: Final = Subject.model_construct()  # not validated, since that would build 
 
 
 class Reason(Frozen):
-    """A code and its values: numbers, names, and texts quoted from elsewhere (at most ``EXCERPT`` characters)."""
+    """A code and its values: numbers, names, and quoted texts of at most ``EXCERPT`` characters."""
 
     code: FindingCode
     data: dict[str, Any] = Field(default_factory=dict)
 
 
 class Finding(Reason):
-    """A statement about a subject and what it does to the verdict."""
+    """A reason with its subject and its effect on the verdict."""
 
     severity: Severity
     subject: Subject = RUN
 
     @property
     def topic(self) -> tuple[FindingCode, Subject, str]:
-        """Code and subject without the numbers: of two findings with the same topic one is enough."""
+        """Code and subject, without the numbers. Two findings with the same topic need not both be shown."""
         return self.code, self.subject, self.data.get("text", "") if self.code is FindingCode.TEXT else ""
 
 
 def finding(severity: Severity, code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
-    """A finding with its data by name."""
+    """Return a finding. ``data``: its values by name."""
     return Finding(code=code, severity=severity, subject=subject, data=data)
 
 
 def note(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
-    """A finding that is only something to know."""
+    """Return a finding without an effect on the verdict."""
     return finding("note", code, subject, **data)
 
 
 def text_note(text: str) -> Finding:
-    """A whole sentence from elsewhere as a note."""
+    """Return a note with a ready sentence."""
     return note(FindingCode.TEXT, text=text)
 
 
 def excerpt(text: str, limit: int = EXCERPT) -> str:
-    """``text`` on one line of at most ``limit`` characters."""
+    """Return ``text`` on one line of at most ``limit`` characters."""
     line = _BREAKS.sub(" ", text[: limit * 4]).strip()
     return line if len(line) <= limit and len(text) <= limit * 4 else f"{line[: limit - 1]}…"
 
 
 def named_cases(keys: Collection[tuple[str, str, str]], most: int = NAMED) -> dict[str, Any]:
-    """``cases``, how many there are, and ``named``, the first of them in the order given."""
+    """Return a finding's values ``cases``, the number of keys, and ``named``, the first ``most`` of them."""
     return {"cases": len(keys), "named": [case_reference(*key) for key in list(keys)[:most]]}
 
 
 def case_reference(agent: str, eval_set: str, case: str, **more: Any) -> dict[str, Any]:
-    """A case as findings name it, with its data."""
+    """Return a case as findings name it, with ``more`` values."""
     return {"agent": agent, "eval_set": eval_set, "case": case, **more}
 
 
 def with_severity(findings: Iterable[Finding], severity: Severity) -> tuple[Finding, ...]:
-    """The findings, doing something else to the verdict."""
+    """Return the findings with another effect on the verdict."""
     return tuple(found.model_copy(update={"severity": severity}) for found in findings)

@@ -1,4 +1,4 @@
-"""What a baseline keeps: per case counts, scores and the usual tool calls. ``baseline`` makes and stores it."""
+"""The records of main's runs: scores and usual tool calls of each case. ``baseline`` makes and stores them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RECORD_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
 DECIMALS: Final = 10
 NAME_LIMIT: Final = 240
-_HEAD: Final = 60
-_ESCAPED: Final = "u007f"
+_MAX_SHORT: Final = 60
+_ESCAPED_DELETE: Final = "u007f"
 _LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 Calls = tuple[CallBrief, ...]
 Trajectory = tuple[Calls, ...]
-"""Tool calls of a conversation: one tuple of calls per turn."""
+"""The tool calls of a conversation, turn by turn."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -34,9 +34,9 @@ ScoreCount = tuple[Finite, Count]
 
 
 def weighted_mean(scores: Sequence[ScoreCount]) -> float:
-    """Mean of scores by their counts: exact, rounded once, the same in any order; a count costs nothing.
+    """Return the mean of scores, each with its count. The result does not depend on their order.
 
-    The quotient of two integers is the float nearest to it: five times 0.8 is 0.8, not just below.
+    It is rounded only once, by the final division of two integers: the mean of five times 0.8 is 0.8, not just below.
     """
     if len(scores) == 1:
         return scores[0][0]
@@ -48,15 +48,15 @@ def weighted_mean(scores: Sequence[ScoreCount]) -> float:
 
 
 def rounded(score: float) -> float:
-    """A score as a baseline keeps it: noise of the last binary digits is no change in a diff."""
+    """Return a score as records keep it, so that noise in the last binary digits is no change in a diff."""
     return round(score, DECIMALS) + 0.0
 
 
 class CriterionRecord(Frozen):
-    """Scores of one case on one criterion: ``n`` attempts, the distinct scores with how often each was seen.
+    """The ``n`` scores of a case on a criterion: the distinct ones, each with its number of attempts.
 
-    ``passed`` counts the attempts that met ``threshold``, the threshold of that time. ``mean`` is given only in files
-    of earlier versions, where the scores were made coarser to keep the record small.
+    ``passed``: the number of attempts that met ``threshold``, the threshold at that time. ``mean``: only in files of
+    earlier versions, which rounded the scores to keep the record small.
     """
 
     digest: str
@@ -68,7 +68,7 @@ class CriterionRecord(Frozen):
 
     @property
     def average(self) -> float:
-        """The mean of the measured scores, also where they are stored with lower precision."""
+        """The mean of the scores as measured, even if they are stored rounded."""
         return weighted_mean(self.scores) if self.mean is None else self.mean
 
     @model_validator(mode="after")
@@ -80,10 +80,10 @@ class CriterionRecord(Frozen):
 
 
 class TrajectoryRecord(Frozen):
-    """The tool calls most attempts made: ``seen`` of ``attempts``.
+    """The most frequent tool calls in a case, made in ``seen`` of ``attempts``.
 
-    ``digest`` is of all calls with all arguments results.json had; ``turns`` may be shortened, and the
-    last ``cut`` turns left out.
+    ``digest``: of all calls with their arguments as in results.json. ``turns``: the calls, which may be shortened;
+    the last ``cut`` turns may be missing.
     """
 
     digest: str
@@ -94,9 +94,9 @@ class TrajectoryRecord(Frozen):
 
 
 class CaseRecord(OfCase):
-    """One case. ``omitted`` criteria did not fit, in files of earlier versions.
+    """The record of one case. ``omitted``: the number of criteria that files of earlier versions had no room for.
 
-    ``seconds``: what an attempt of it usually takes, by which suites are split into shards; None: not measured.
+    ``seconds``: the usual time of an attempt, by which suites are divided into shards; None if not measured.
     """
 
     digest: str
@@ -106,13 +106,13 @@ class CaseRecord(OfCase):
     trajectory: TrajectoryRecord | None = None
 
     def without_criteria(self, left_out: Callable[[CaseKey, str], bool]) -> CaseRecord:
-        """The case without the scores of the pairs that ``left_out`` names."""
+        """Return the case without the criteria for which ``left_out`` is true."""
         kept = {name: scores for name, scores in self.criteria.items() if not left_out(self.key, name)}
         return self.model_copy(update={"criteria": kept})
 
 
 class BaselineAgent(Frozen):
-    """An agent as it was: shown beside a comparison, never a reason not to compare."""
+    """An agent at that time. It is shown with comparisons, and never prevents one."""
 
     agent: str
     adk_version: str = ""
@@ -121,10 +121,9 @@ class BaselineAgent(Frozen):
 
 
 class Definition(Frozen):
-    """What a criterion was: enough to say in words how two of them differ.
+    """A criterion at that time, with enough detail to describe how two versions of it differ.
 
-    ``judge`` is the model that judges, "" where none does. Long ``options`` are shortened to their beginning
-    and a digest of all of it.
+    ``judge``: the judging model, "" without one. Long ``options`` are cut, with a digest of the whole.
     """
 
     name: str
@@ -135,7 +134,7 @@ class Definition(Frozen):
 
 
 class Accepted(Frozen):
-    """An entry of ``.agent-eval/accept.yaml`` that was in force. ``id`` names its words; None stands for every one."""
+    """An entry of ``.agent-eval/accept.yaml`` in force. ``id``: a digest of its text. None matches all names."""
 
     id: str
     case: str
@@ -145,7 +144,7 @@ class Accepted(Frozen):
     reason: str = ""
 
     def covers(self, key: CaseKey, criterion: str) -> bool:
-        """Whether it is about this pair (by the names a record keeps)."""
+        """Whether it applies to this pair, given by the names that records keep."""
         return (
             kept_name(self.case) == key.case
             and (self.criterion is None or kept_name(self.criterion) == criterion)
@@ -155,61 +154,62 @@ class Accepted(Frozen):
 
 
 class Quarantine(Accepted):
-    """An entry of ``.agent-eval/accept.yaml`` that sets pairs aside: they run, and neither block nor hold up a run.
+    """An entry of ``.agent-eval/accept.yaml`` that sets pairs aside: they are run, but decide nothing.
 
-    ``until``: the last day (UTC) that it holds, as ``YYYY-MM-DD``; from the next one on it is *overdue*.
+    ``until``: its last day (UTC) as ``YYYY-MM-DD``; from the next day on it is *overdue*.
     """
 
     owner: str
     until: str
 
     def is_overdue(self, now: dt.datetime) -> bool:
-        """Whether it has run out at a time in UTC."""
+        """Whether its last day is over. ``now`` is in UTC."""
         return self.until < now.date().isoformat()
 
 
 def kept_name(name: str) -> str:
-    """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
+    """Return a name as records keep it: a huge one is cut to its beginning and a digest."""
     if len(name) * _LONGEST_ESCAPE <= NAME_LIMIT - len('""'):
         return name
-    if len(json.dumps(name)) + len(_ESCAPED * name.count("\x7f")) <= NAME_LIMIT:
+    if len(json.dumps(name)) + len(_ESCAPED_DELETE * name.count("\x7f")) <= NAME_LIMIT:
         return name
-    return f"{name[: _HEAD // 2]}… sha256:{text_digest(name)}"
+    return f"{name[: _MAX_SHORT // 2]}… sha256:{text_digest(name)}"
 
 
 def kept_key(key: CaseKey) -> CaseKey:
-    """The key a case has in a baseline."""
+    """Return a case's key as records keep it."""
     return CaseKey(kept_name(key.agent), kept_name(key.eval_set), kept_name(key.case))
 
 
 def kept_digest(digest: str) -> str:
-    """A digest as a baseline keeps it: 64 bits of it tell definitions apart."""
+    """Return a digest as records keep it: its first 64 bits."""
     return digest.removeprefix("sha256:")[:DIGEST_LENGTH]
 
 
 def short_call(call: CallBrief) -> CallBrief:
-    """A call with every long argument cut to its beginning and a digest of all of it."""
-    return CallBrief(name=kept_name(call.name), args={_short(key): _short(value) for key, value in call.args.items()})
+    """Return the call with long arguments cut to their beginning and a digest of the whole."""
+    return CallBrief(
+        name=kept_name(call.name), args={_shorten(key): _shorten(value) for key, value in call.args.items()}
+    )
 
 
 def trajectory_digest(turns: Sequence[Calls]) -> str:
-    """One digest of every call in order; the order of a call's arguments does not matter."""
-    plain = [[[call.name, call.args] for call in calls] for calls in turns]
-    return json_digest(plain)
+    """Return a digest of the calls in their order. The order of a call's arguments does not matter."""
+    return json_digest([[[call.name, call.args] for call in calls] for calls in turns])
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         text = json.dumps(value, default=str)
-        return value if len(text) <= _HEAD else f"{text[: _HEAD // 2]}… sha256:{text_digest(text)}"
+        return value if len(text) <= _MAX_SHORT else f"{text[: _MAX_SHORT // 2]}… sha256:{text_digest(text)}"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-    if len(json.dumps(text)) <= _HEAD:
+    if len(json.dumps(text)) <= _MAX_SHORT:
         return value
-    return f"{text[: _HEAD // 4]}… sha256:{text_digest(text)}"
+    return f"{text[: _MAX_SHORT // 4]}… sha256:{text_digest(text)}"
 
 
 class RunCost(Frozen):
-    """What a run took: tokens of an attempt (mean), its seconds (95th percentile), USD of all. None: not known."""
+    """The cost of a run: mean tokens and 95th percentile of seconds per attempt, and USD of the run. None: unknown."""
 
     tokens: Finite | None = None
     seconds: Finite | None = None
@@ -217,7 +217,7 @@ class RunCost(Frozen):
 
     @classmethod
     def of_run(cls, result: RunResult) -> RunCost | None:
-        """The cost of a run; None where nothing of it is known."""
+        """Return the cost of a run; None if nothing of it is known."""
         attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
         tokens = [made.usage.total_tokens for made in attempts if made.usage.total_tokens is not None]
         seconds = sorted(made.durations.total for made in attempts if made.durations.total is not None)
@@ -230,22 +230,23 @@ class RunCost(Frozen):
 
 
 PairName = tuple[CaseKey, str]
-"""A case and a criterion, by the names a record keeps."""
+"""A case and a criterion, by the names that records keep."""
 
 
 class OmittedPair(OfCase):
-    """A pair this run has no scores of in the record, and why."""
+    """A pair whose scores a record leaves out, and why."""
 
     criterion: str
     why: Literal["regressed", "unmeasured"]
 
 
 class Record(Given):
-    """What one run of main leaves: a file of the branch store, or baseline.json, which calls the cases ``records``.
+    """The record of one run of main: a file of the branch store, or baseline.json, which calls the cases ``records``.
 
-    ``committed_at``: of the commit, seconds since 1970; ``whole``: nothing narrowed the run. ``criteria`` are
-    definitions by the digest that ``cases`` name. ``accepted``: the entries of accept.yaml that were in force.
-    ``cost`` is of the run itself, also where ``cases`` are of earlier ones.
+    ``committed_at``: the time of the commit in seconds since 1970. ``whole``: the run covered the whole suite.
+    ``criteria``: the definitions by their digests, to which ``cases`` refer. ``withheld``: pairs without scores.
+    ``accepted``: the entries of accept.yaml that were in force. ``cost``: of this run, even if ``cases`` include those
+    of earlier runs.
     """
 
     model_config = ConfigDict(validate_by_name=True)
@@ -275,12 +276,12 @@ class Record(Given):
 
 @dataclass(frozen=True, slots=True)
 class PairHistory:
-    """The comparable scores of one pair, pooled, with how often each was seen.
+    """The comparable scores of one pair over all runs of main, each with its number of attempts.
 
-    ``by_run``: the same, run by run, newest first. ``incomparable``: why there are none, in words ("" when
-    there are some). ``anew``: the reason given where an accepted change let the history begin anew.
-    ``accepted``: there are none because that change was accepted, and main has not measured it since.
-    ``record`` is the newest one as it was written, comparable or not; None for a pair never measured.
+    ``by_run``: the same by run, newest first. ``incomparable``: a sentence why there are no scores, "" if there are.
+    ``anew``: the reason of the accepted change with which the history begins, "" if it is no such change.
+    ``accepted``: there are no scores because main has not been measured since that change. ``record``: the newest
+    record, comparable or not; None if the pair was never measured.
     """
 
     scores: tuple[ScoreCount, ...] = ()
@@ -292,24 +293,23 @@ class PairHistory:
 
     @property
     def runs(self) -> int:
-        """How many runs of main the scores come from."""
+        """The number of main's runs with comparable scores."""
         return len(self.by_run)
 
     @property
     def n(self) -> int:
-        """How many attempts."""
+        """The number of attempts with comparable scores."""
         return sum(count for _, count in self.scores)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a run is compared with.
+    """The history of main, with which a run is compared.
 
-    ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those whose history
-    does not count, each with its reason. ``pooled``: the newest record with the pooled scores of every case; None
-    when there is no record. ``pending``: accepted changes that no record carries yet. ``quarantines``: those in
-    force; ``overdue``: those that have run out. ``notes`` are for people.
-    ``main_runs``, ``main_cases``: as in ``Decision``.
+    ``pairs``: every pair that main has measured, with its comparable scores or the reason why it has none.
+    ``pooled``: the newest record, with the scores of all comparable runs; None without a record. ``pending``: accepted
+    changes that no record contains yet. ``quarantines``: those in force; ``overdue``: those that have ended.
+    ``source``: where the records are, for people, as are ``notes``. ``main_runs``, ``main_cases``: as in ``Decision``.
     """
 
     pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
@@ -324,7 +324,7 @@ class History:
     main_cases: tuple[MainCase, ...] = ()
 
     def acceptance(self, key: CaseKey, criterion: str) -> str | None:
-        """Why the pair's change was accepted, where main has no scores of it since; None where it was not."""
+        """Return why the pair's change was accepted, if main has no scores of it since; None if it was not accepted."""
         pair = kept_key(key), kept_name(criterion)
         if entry := next((entry for entry in self.pending if entry.covers(*pair)), None):
             return entry.reason
@@ -332,6 +332,6 @@ class History:
         return known.anew if known and known.accepted else None
 
     def pair(self, key: CaseKey, criterion: str) -> PairHistory:
-        """The history of a pair of a run; empty when main does not know it."""
+        """Return the history of a pair, by the names in a run; empty if main has not measured it."""
         found = self.pairs.get((kept_key(key), kept_name(criterion)))
         return found or PairHistory(incomparable="main has no scores of it")

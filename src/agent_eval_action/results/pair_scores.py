@@ -1,4 +1,4 @@
-"""A run result seen pair by pair: plain scores and counts, for the code that compares, decides or stores them."""
+"""The scores of a run by pair (a case on a criterion), for the code that compares, decides or stores them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from agent_eval_action.results.run_result import AttemptSummary, CaseResult, Cri
 
 @dataclass(frozen=True, slots=True)
 class PairScores:
-    """One pair. ``scores`` are sorted; ``errors`` are attempts that should have a score and have none.
+    """The scores of one pair in ascending order. ``errors``: the number of attempts that lack a score.
 
-    ``reason`` is what the criterion said of the worst attempt (or why it does not apply), ``error`` why
-    attempts have no score, ``answered`` whether the agent answered in every attempt (then an error is the
-    criterion's own). ``worst`` are the attempts with the worst score. ``unmeasured`` says why it was left
-    out of this run, "" where it was not: then there is neither a score nor an error.
+    ``not_applicable``: the number of attempts that the criterion does not apply to. ``reason``: the criterion's reason
+    for the worst score, or why it does not apply. ``error``: why attempts lack a score. ``answered``: the agent
+    answered in every attempt, so that errors are the criterion's. ``worst``: the attempts with the worst score.
+    ``unmeasured``: why the run left the pair out, so that it has neither scores nor errors; "" if it did not.
     """
 
     key: CaseKey
@@ -39,19 +39,19 @@ class PairScores:
 
     @property
     def mean(self) -> float | None:
-        """Mean over the attempts; None without a score."""
+        """The mean of the scores; None without any."""
         return exact_mean(self.scores) if self.scores else None
 
     @property
     def passed(self) -> int | None:
-        """Attempts that met the threshold; None without one."""
+        """The number of scores that meet the threshold; None without a threshold."""
         if self.info.threshold is None:
             return None
         return sum(meets(score, self.info.threshold, self.info.goal) for score in self.scores)
 
 
 def score_stat(scores: Sequence[float], threshold: float | None, goal: Goal) -> Stat | None:
-    """Count, mean, passes and extremes of scores; None of none."""
+    """Return the statistics of scores; None without any. ``threshold`` None: ``passed`` is None."""
     if not scores:
         return None
     passed = None if threshold is None else sum(meets(score, threshold, goal) for score in scores)
@@ -60,31 +60,31 @@ def score_stat(scores: Sequence[float], threshold: float | None, goal: Goal) -> 
 
 @lru_cache(maxsize=4096)
 def shared_stat(n: int, mean: float, passed: int | None, low: float, high: float) -> Stat:
-    """Equal ones are the same object: most pairs of a large suite have one of few."""
+    """Return the same object for equal values, which saves memory: most pairs of a large suite have one of few."""
     return Stat(n=n, mean=mean, passed=passed, low=low, high=high)
 
 
 def measured_pairs(result: RunResult) -> Iterator[PairScores]:
-    """Every case with every criterion of its set, in the result's order."""
+    """Yield every case with every criterion of its set, in the result's order."""
     for measured in result.sets:
         for key, case in measured.keyed_cases():
-            yield from _of_case(key, case, measured.criteria)
+            yield from _pairs_of_case(key, case, measured.criteria)
 
 
 def meets(score: float, threshold: float, goal: Goal) -> bool:
-    """Whether a score meets a threshold, exactly as ADK compares them."""
+    """Whether a score meets a threshold. ADK compares them in the same way."""
     return score <= threshold if goal == "minimize" else score >= threshold
 
 
 def exact_mean(scores: Sequence[float]) -> float:
-    """The mean, rounded once: the same in any order."""
+    """Return the mean, which does not depend on the order of the scores; see ``weighted_mean``."""
     return scores[0] if len(scores) == 1 else weighted_mean([(score, 1) for score in scores])
 
 
 def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, int, int] | None:
-    """The tool calls most of the answered attempts made, how many made them, of how many.
+    """Return the most frequent tool calls of the answered attempts, the number that made them, and the number of all.
 
-    Ties go to the smaller digest: whatever the order of the attempts, the same one is taken.
+    In a tie the smallest digest wins, so that the order of the attempts does not matter. None: no attempt was answered.
     """
     answered = [attempt for attempt in attempts if attempt.error is None]
     if len(answered) == 1:
@@ -103,7 +103,7 @@ def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, in
 
 
 def unbilled(attempt: AttemptSummary) -> bool:
-    """Whether nothing came back at all: no call, no text, and no token billed. That is no answer of the agent's."""
+    """Whether an attempt has no tool call, no text and no billed token, so that it is no answer of the agent."""
     usage = attempt.usage
     if usage.total_tokens or usage.input_tokens or usage.output_tokens or usage.model_calls <= 0:
         return False
@@ -113,16 +113,18 @@ def unbilled(attempt: AttemptSummary) -> bool:
 _NO_SCORE: Final = "the criterion gave no score"
 
 
-def _failure(attempt: AttemptSummary) -> str:
-    """Why an attempt has no score on any criterion; "" where it may have one."""
+def _reason_without_scores(attempt: AttemptSummary) -> str:
+    """Return why an attempt has no score on any criterion, "" if it may have one."""
     if attempt.error is not None:
         return f"{attempt.error.kind.value}: {attempt.error.message}"
     silent = unbilled(attempt)
     return "the agent answered nothing and called no tool, and no token was billed" if silent else ""
 
 
-def _of_case(key: CaseKey, case: CaseResult, infos: Sequence[CriterionInfo]) -> Iterator[PairScores]:
-    made = [(one, _failure(one), {score.criterion: score for score in one.scores}) for one in case.attempts]
+def _pairs_of_case(key: CaseKey, case: CaseResult, infos: Sequence[CriterionInfo]) -> Iterator[PairScores]:
+    made = [
+        (one, _reason_without_scores(one), {score.criterion: score for score in one.scores}) for one in case.attempts
+    ]
     answered = bool(made) and all(attempt.error is None for attempt in case.attempts)
     for info in infos:
         unmeasured = case.unmeasured or info.unmeasured
@@ -139,7 +141,7 @@ def _of_case(key: CaseKey, case: CaseResult, infos: Sequence[CriterionInfo]) -> 
                 scored.append((score.score, score.reason, attempt))
             else:
                 errors.append(score.reason or _NO_SCORE)
-        worst = _worst(scored, info.goal)
+        worst = _worst_of(scored, info.goal)
         yield PairScores(
             key=key,
             info=info,
@@ -155,7 +157,7 @@ def _of_case(key: CaseKey, case: CaseResult, infos: Sequence[CriterionInfo]) -> 
         )
 
 
-def _worst(scored: list[tuple[float, str, AttemptSummary]], goal: Goal) -> list[tuple[float, str, AttemptSummary]]:
+def _worst_of(scored: list[tuple[float, str, AttemptSummary]], goal: Goal) -> list[tuple[float, str, AttemptSummary]]:
     if len(scored) <= 1:
         return scored
     scores = [score for score, _, _ in scored]
@@ -164,7 +166,7 @@ def _worst(scored: list[tuple[float, str, AttemptSummary]], goal: Goal) -> list[
 
 
 def _most_common(texts: Sequence[str]) -> str:
-    """The commonest text, ties alphabetically: the order of the attempts must not show."""
+    """Return the most frequent text, the alphabetically first in a tie; the order does not matter."""
     if len(texts) <= 1:
         return texts[0] if texts else ""
     counted = Counter(texts)

@@ -1,4 +1,4 @@
-"""What a run leaves: attempts with their scores in attempts.jsonl, and the RunResult of results.json."""
+"""The results of a run: attempts with their scores (attempts.jsonl) and the RunResult (results.json)."""
 
 # Without annotations as text: pydantic would compile each one again, at every start of the command.
 
@@ -19,18 +19,21 @@ SentenceKind = Literal["supported", "unsupported", "contradictory", "disputed", 
 
 
 class CastVote(Frozen):
-    """One sample of a judge, and the beginning of its words."""
+    """One answer of a judge. ``rationale``: the beginning of its explanation."""
 
     yes: bool
     rationale: str = ""
 
 
 CastVotes = Annotated[tuple[CastVote, ...], Field(exclude_if=lambda cast: not cast)]
-"""Each vote, in the order of the requests, where there were several and not all said yes."""
+"""The votes in the order of the requests; empty for a single vote, and if all said yes."""
 
 
 class Votes(Frozen):
-    """How a judge's samples fell; ``left_out`` gave no usable answer. What could change nothing was not asked."""
+    """The votes of a judge's samples. ``left_out``: samples without a usable answer.
+
+    Samples that could no longer change the majority are not requested.
+    """
 
     yes: int = 0
     no: int = 0
@@ -38,12 +41,15 @@ class Votes(Frozen):
 
     @property
     def verdict(self) -> bool | None:
-        """The majority; a tie is negative, None without a vote."""
+        """Whether the majority said yes; a tie counts as no. None: there is no vote."""
         return self.yes > self.no if self.yes + self.no else None
 
 
 class RubricScore(Frozen):
-    """One rubric: 1 or 0 in a turn, the mean over its turns in a case. ``rationale`` is a judge's of the majority."""
+    """The score of one rubric: 1 or 0 in a turn, the mean of its turns in a case.
+
+    ``rationale``: the explanation of a judge's sample that voted with the majority.
+    """
 
     rubric_id: str
     text: str
@@ -55,7 +61,7 @@ class RubricScore(Frozen):
 
 
 class SentenceLabel(Frozen):
-    """One sentence of an answer, judged by its context."""
+    """A judge's label of one sentence of an answer, by the context that the answer had."""
 
     sentence: str
     label: SentenceKind
@@ -63,10 +69,10 @@ class SentenceLabel(Frozen):
 
 
 class ModelUse(Frozen):
-    """What one purpose (a criterion, ``agent``, ``user_simulator``) asked of one model over the whole run.
+    """The calls of one model for one purpose (a criterion, ``agent`` or ``user_simulator``) in the whole run.
 
-    ``cached`` answers cost nothing and are not among ``calls``. ``usd`` is of the calls that have a price and
-    reported their tokens; ``unpriced`` counts the others: their cost is unknown, not zero.
+    ``calls`` do not include ``cached`` answers, which cost nothing. ``usd``: the cost of the calls that have a price
+    and reported their tokens; ``unpriced``: the number of the others, whose cost is unknown, not zero.
     """
 
     purpose: str
@@ -83,7 +89,7 @@ class ModelUse(Frozen):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Everything that is counted, without the names; a cost that is not known is no count."""
+        """The numbers by field name, without an unknown cost."""
         return self.model_dump(exclude={"purpose", "provider", "model"}, exclude_none=True)
 
 
@@ -92,17 +98,17 @@ _OFTEN: Final = 100_000
 
 @contextmanager
 def collector_paused(*, freeze: bool = False) -> Iterator[None]:
-    """Pause the garbage collector while values without cycles are made, of which none becomes garbage.
+    """Pause the garbage collector while many objects without cycles are created.
 
-    It would walk all of a large result again and again and take several times the work itself. ``freeze``: nor does it
-    ever walk what there is then, in a process that collects as rarely as the command does.
+    It would walk all of a large result again and again, which takes several times as long as the work itself.
+    ``freeze``: afterwards exclude all existing objects from collection, if the process is the command.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # Counting what is frozen walks all of it: whether it is the command is told by how rarely it collects.
+        # the command sets a high threshold; counting frozen objects instead would walk all of them
         if freeze and gc.get_threshold()[0] > _OFTEN:
             gc.freeze()
         if collecting:
@@ -114,23 +120,23 @@ SCHEMA_VERSION = 2
 Goal = Literal["maximize", "minimize"]
 
 Purpose = Literal["first", "rerun", "suite", "control"]
-"""Why an attempt was made: the *first* pass over everything; a *rerun* of a suspect; a further pass over
-the whole *suite*; beside or on the base commit's agent, as *control*. Only what is not *first* is fresh
-evidence about a suspect: the first pass chose it.
+"""Why an attempt was made: in the *first* pass over all cases, as a *rerun* of a suspect, in a further pass over the
+*suite*, or as *control*: by the base commit's agent, or interleaved with it. Attempts of the first pass are no evidence
+about a suspect, because they are the reason why it is one.
 """
 
 EndReason = Literal["", "stop_signal", "turn_limit"]
-"""How a simulated user's conversation ended; "" for a fixed one, and where an error ended it."""
+"""How a conversation with a simulated user ended; "" for a fixed conversation, and if an error ended it."""
 
 ArmName = Literal["head", "base"]
-"""Whose agent made an attempt: this change's, or that of the commit it is merged onto."""
+"""Whose agent made an attempt: this change's (*head*), or that of its base commit."""
 
 
 class ErrorKind(enum.StrEnum):
-    """Why an attempt or a score could not be made. Never a verdict on the agent's answer."""
+    """Why there is no attempt or score. It says nothing about the quality of the agent's answer."""
 
-    ENVIRONMENT = "environment"  # no interpreter, google-adk missing, worker does not start
-    IMPORT = "import"  # the agent's module does not import, or has no agent in it
+    ENVIRONMENT = "environment"  # no interpreter, no google-adk, or the worker does not start
+    IMPORT = "import"  # the agent's module cannot be imported, or contains no agent
     EXCEPTION = "exception"  # the agent raised
     TIMEOUT = "timeout"  # a turn took longer than timeout_s
     BLOCKED = "blocked"  # a synchronous call blocked the event loop beyond the limit
@@ -138,23 +144,23 @@ class ErrorKind(enum.StrEnum):
     OUTPUT = "output"  # the agent's answer or event stream is beyond the size limit
     RATE_LIMITED = "rate_limited"  # the model answered 429
     UNAVAILABLE = "unavailable"  # the model answered 5xx, or the connection failed
-    PROTOCOL = "protocol"  # the worker said something that is not of the protocol
-    CREDENTIALS = "credentials"  # the agent has no key or identity for its model here
-    NOT_ASKED = "not_asked"  # the case answers a call that the agent did not make
-    USER = "user"  # the simulated user could not go on; the agent did nothing wrong
-    SCORING = "scoring"  # a criterion could not score what the agent did
+    PROTOCOL = "protocol"  # a message of the worker breaks the protocol
+    CREDENTIALS = "credentials"  # the agent has no key or identity for its model
+    NOT_ASKED = "not_asked"  # the case holds an answer to a call that the agent did not make
+    USER = "user"  # the simulated user failed, not the agent
+    SCORING = "scoring"  # a criterion could not score the answer
     STOPPED = "stopped"  # the run ended first: max_time or a signal
 
 
 INFRASTRUCTURE = frozenset({ErrorKind.DIED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL})
-"""Kinds that are tried again (bounded): what broke may not have been this agent's answer.
+"""Kinds that are retried a limited number of times, because the agent may not be the cause.
 
-A time-out or a block is: it would cost as long again, and a block every other session of its worker too.
+Time-outs and blocks are not retried: a retry would take as long again, and a block stops all sessions of its worker.
 """
 
 
 class AttemptError(Frozen):
-    """Why there is no answer. ``traceback`` holds the last lines of what the agent printed or raised."""
+    """Why there is no answer. ``traceback``: the last lines that the agent printed or raised. ``turn``: from 0."""
 
     kind: ErrorKind
     message: str
@@ -166,7 +172,11 @@ _TOKEN_COUNTS = ("prompt_token_count", "candidates_token_count", "total_token_co
 
 
 class Usage(Frozen):
-    """Model use of an attempt or a run, as reported. Missing reports are counted, not taken for zero."""
+    """The reported use of models in an attempt or a run.
+
+    A token count is None if no call reported it. ``calls_without_usage``: calls without a report, which do not count
+    as zero tokens.
+    """
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -177,14 +187,14 @@ class Usage(Frozen):
 
     @classmethod
     def total(cls, usages: Iterable["Usage"]) -> "Usage":
-        """Sum each field; None where none of them has a number."""
+        """Return the sum of each field; a field is None if it is None in all usages."""
         every = [vars(usage) for usage in usages]
         known = {name: [value for one in every if (value := one[name]) is not None] for name in cls.model_fields}
         return cls(**{name: sum(values) for name, values in known.items() if values})
 
     @classmethod
     def of_turns(cls, turns: Sequence[Invocation]) -> "Usage":
-        """Sum what the events of all turns report; a model event without a report is counted as such."""
+        """Return the sum of the usage that the events of all turns report."""
         reports = [event.usage_metadata or {} for turn in turns for event in turn.events if event.is_model_call]
         prompt, candidates, total = [
             [count for report in reports if type(count := report.get(name)) is int] for name in _TOKEN_COUNTS
@@ -200,7 +210,7 @@ class Usage(Frozen):
 
 
 class Durations(Frozen):
-    """Seconds. ``model`` and ``tool`` are inside ``total``; None where not measured."""
+    """Seconds, None if not measured. ``total`` includes ``model`` and ``tool``."""
 
     total: float | None = None
     model: float | None = None
@@ -208,7 +218,7 @@ class Durations(Frozen):
 
     @classmethod
     def of_turns(cls, turns: Sequence[Invocation]) -> "Durations":
-        """Sum the durations of the turns that were measured."""
+        """Return the sum of the turns' measured durations."""
 
         def seconds(name: str) -> float | None:
             measured = [value for turn in turns if (value := getattr(turn, name)) is not None]
@@ -221,14 +231,14 @@ class ScoreStatus(enum.StrEnum):
     """Whether there is a score."""
 
     SCORED = "scored"
-    ERROR = "error"  # a configured criterion without a score: never a pass, never a zero
-    NOT_APPLICABLE = "not_applicable"  # e.g. needs a reference and the case has a simulated user
+    ERROR = "error"  # there should be a score; this is neither a pass nor a score of 0
+    NOT_APPLICABLE = "not_applicable"  # for example the criterion needs a reference, and the user is simulated
 
 
 class TurnScore(Frozen):
     """A criterion's score of one turn. ``turn`` counts from 0.
 
-    ``votes``, ``rubrics`` and ``sentences`` are what a judge said, of the criteria that ask one.
+    ``votes``, ``cast``, ``rubrics`` and ``sentences`` are set by criteria that ask a judge.
     """
 
     turn: int
@@ -243,11 +253,11 @@ class TurnScore(Frozen):
 
 
 class CriterionScore(Frozen):
-    """A criterion's score of one attempt. ``score`` is None exactly when ``status`` is not scored.
+    """A criterion's score of one attempt. ``score`` is None unless ``status`` is *scored*.
 
-    ``passed`` is whether the score meets the threshold in the criterion's direction; None without a
-    threshold or without a score. ``reason`` is for people: which call was missing, extra, different.
-    ``rubrics``: each rubric over the turns it was judged in.
+    ``passed``: whether the score meets the threshold; None without a threshold or a score. ``reason``: a sentence for
+    people, for example which call is missing. ``rubrics``: the score of each rubric over the turns it was judged in.
+    ``digest``: of the criterion's options, by which a resumed run recognises scores that are still valid.
     """
 
     criterion: str
@@ -258,11 +268,11 @@ class CriterionScore(Frozen):
     turns: tuple[TurnScore, ...] = ()
     rubrics: tuple[RubricScore, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
-    digest: str = ""  # of the criterion's options, so that a resumed run knows which scores still hold
+    digest: str = ""
 
 
 class AttemptKey(NamedTuple):
-    """Names one repeat of one case."""
+    """The name of one attempt: a repeat (from 0) of a case by one arm's agent."""
 
     agent: str
     eval_set: str
@@ -276,10 +286,10 @@ class AttemptKey(NamedTuple):
 
 
 class Provenance(Frozen):
-    """Digests of what an attempt was made with, so that a resumed run knows which attempts still hold.
+    """Digests of all that an attempt depends on, by which a resumed run recognises attempts that are still valid.
 
-    ``code`` is of the checkout, ``environment`` of the agent's interpreter and packages, ``settings`` of what
-    configures the agent, ``judges`` of where judges are asked; what they are asked for is in a score's own digest.
+    ``code``: of the checkout. ``environment``: of the agent's interpreter and packages. ``settings``: of the agent's
+    options. ``judges``: of the judges' addresses; a judge's model and options are in the digest of its scores.
     """
 
     code: str = ""
@@ -289,9 +299,9 @@ class Provenance(Frozen):
 
 
 class Attempt(Frozen):
-    """One line of attempts.jsonl: everything one repeat of a case did, and its scores.
+    """One line of attempts.jsonl: the whole transcript of one attempt, and its scores.
 
-    ``commit`` is what the agent was of, "" for the checkout itself.
+    ``commit``: the commit of the agent, "" for the checkout itself. ``tries``: 1, plus the number of retries.
     """
 
     agent: str
@@ -318,7 +328,7 @@ class Attempt(Frozen):
 
 
 class AttemptSummary(Frozen):
-    """An attempt without its transcript: what results.json keeps."""
+    """An attempt in results.json: as ``Attempt``, but with excerpts of its turns."""
 
     repeat: int
     arm: ArmName = "head"
@@ -333,11 +343,11 @@ class AttemptSummary(Frozen):
 
 
 class CaseResult(Frozen):
-    """All attempts of one case, and where the case is written down.
+    """All attempts of one case. ``line``: of the case in its eval file.
 
-    ``attempts`` are this change's, the first pass before what was made again; ``control`` are those of
-    the base commit's agent on the same case, made by the same run. ``unmeasured`` says why nothing of it
-    could be measured where that is nobody's failure; "" for every case that was run.
+    ``attempts``: by this change's agent, in the order of their repeats. ``control``: by the base commit's agent in the
+    same run. ``unmeasured``: why the case was not run although nothing failed (for example credentials were withheld);
+    "" for a case that was run.
     """
 
     case: str
@@ -350,12 +360,11 @@ class CaseResult(Frozen):
 
 
 class CriterionInfo(Frozen):
-    """A criterion as it was applied: enough to say whether two scores are comparable.
+    """A criterion as this run applied it, with all that decides whether its scores are comparable to others.
 
-    ``unit``: what its numbers count. ``low`` and ``high``: the ends of its scale, None where it has none.
-    ``source`` and ``line`` say where it is configured. ``unmeasured`` says why it was left out of this run
-    though it is configured; "" where it was applied. ``added``: the change under test adds it, so it blocks
-    nothing before it is merged.
+    ``unit``: of its scores. ``low`` and ``high``: the ends of its scale, None if it has none. ``judge``: the judging
+    model as configured. ``source`` and ``line``: where it is configured. ``unmeasured``: why this run did not apply it,
+    "" if it did. ``added``: the change under test adds it, so that it blocks nothing before it is merged.
     """
 
     name: str
@@ -367,7 +376,7 @@ class CriterionInfo(Frozen):
     options: dict[str, Any] = Field(default_factory=dict)
     digest: str
     scoring_version: str = "1"
-    judge: str = ""  # the model that judges, as configured
+    judge: str = ""
     source: str = ""
     line: int | None = None
     unmeasured: str = ""
@@ -387,12 +396,15 @@ class SetResult(Frozen):
     cases: tuple[CaseResult, ...] = ()
 
     def keyed_cases(self) -> Iterator[tuple[CaseKey, CaseResult]]:
-        """Every case with its key."""
+        """Yield every case with its key."""
         return ((CaseKey(self.agent, self.eval_set, case.case), case) for case in self.cases)
 
 
 class AgentConditions(Frozen):
-    """The agent's environment as found: recorded and shown, never a reason not to compare."""
+    """The environment that an agent ran in. It is recorded and shown; results of other environments are comparable.
+
+    ``path``: of the agent's folder, relative to the workspace. ``environment``: where its interpreter comes from.
+    """
 
     agent: str
     path: str
@@ -404,45 +416,53 @@ class AgentConditions(Frozen):
 
 
 class Conditions(Frozen):
-    """Under what conditions the run was made."""
+    """The circumstances of a run.
+
+    ``commit``: the commit that was checked out; ``change``: in a pull request, the head that it is the merge of.
+    ``adaptive``: cases that got worse are run again, and only these re-runs are evidence; if not, all attempts are.
+    ``fail_on``: the rule in force, which may be the base commit's; "" if not recorded. ``selection``: the arguments
+    that narrowed the run (EVALSET, --case), and ``only_agents``: the agents named; both empty for the whole suite.
+    ``withheld``: why the CI system gave the run no secrets, "" if it did. ``lacking``: a sentence for each missing
+    credential. ``arguments``: of the `agent-eval run` that repeats this run.
+    """
 
     tool_version: str
     platform: str = ""
     commit: str | None = None
-    change: str | None = None  # the head of the pull request that ``commit`` is the merge of; None outside of CI
+    change: str | None = None
     repeats: int = 1
-    adaptive: bool = True  # what got worse is run again, and only that is evidence; else every attempt is
+    adaptive: bool = True
     concurrency: int = 32
     threshold_on: str = "case"
-    fail_on: str = ""  # the rule in force, which may be the base's; "": not recorded
-    selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
-    only_agents: tuple[str, ...] = ()  # the agents asked for by name; empty: all there are
-    withheld: str = ""  # why GitHub gave this run no secrets; "": it gave them
-    lacking: tuple[str, ...] = ()  # which credentials were missed, one sentence each
-    arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
+    fail_on: str = ""
+    selection: tuple[str, ...] = ()
+    only_agents: tuple[str, ...] = ()
+    withheld: str = ""
+    lacking: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     agents: tuple[AgentConditions, ...] = ()
 
     def covers(self, agent: str) -> bool:
-        """Whether the run was to make every case of an agent: only then is a case that is not there gone."""
+        """Whether the run includes every case of an agent; only then has a case without a result been removed."""
         return not self.selection and (not self.only_agents or agent in self.only_agents)
 
 
 class RunStatus(enum.StrEnum):
-    """How the run ended; anything but complete makes the verdict inconclusive."""
+    """How the run ended. The verdict of a run that is not complete is inconclusive."""
 
     COMPLETE = "complete"
-    INCOMPLETE = "incomplete"  # shards were merged, and some of them left no usable result of all their cases
+    INCOMPLETE = "incomplete"  # of a merged run: shards lack results of cases
     TIMED_OUT = "timed_out"
-    LIMITED = "limited"  # a limit of calls or tokens, met before every case was run once
+    LIMITED = "limited"  # a limit was reached before every case was run once
     INTERRUPTED = "interrupted"
 
 
 class Totals(Frozen):
-    """Counts over the run; ``usage`` is of all attempts.
+    """Totals of a run. ``usage``: of all attempts.
 
-    ``attempts`` are this change's, of which ``extra`` were made after the first pass; ``control`` are
-    those of the base commit's agent. ``uses``: what judges and simulated users were asked, by purpose and
-    model, and the agents where their models are priced; ``usd`` is what of it is known, None without a price.
+    ``attempts``: by this change's agent; ``extra``: those of them after the first pass; ``control``: attempts by the
+    base commit's agent. ``uses``: calls of models by judges and simulated users, and by agents whose models have a
+    price. ``usd``: their known cost, None without any price.
     """
 
     cases: int = 0
@@ -458,7 +478,7 @@ class Totals(Frozen):
 
 
 class Phase(Frozen):
-    """A part of the run in which attempts were made for one purpose. ``start``: seconds since the run began."""
+    """A time span of a run in which attempts of one purpose were made. ``start``: seconds since the run began."""
 
     purpose: Purpose
     attempts: int
@@ -467,11 +487,11 @@ class Phase(Frozen):
 
 
 class Base(Frozen):
-    """The base commit's agents as this run met them. ``unavailable`` says in one sentence why none was run.
+    """The base commit's agents in this run. ``unavailable``: a sentence why none of them can be run.
 
-    With neither that nor ``agents`` they could have been run, but the run ended before. ``unavailable_agents`` says
-    the same of those that cannot be run while others can. ``lacking``: agents of it that did not start for want of
-    credentials; ``absent``: those that it does not have.
+    If both this and ``agents`` are empty, the run ended before they were needed. ``unavailable_agents``: the sentences
+    for single agents, if others can be run. ``lacking``: agents that did not start because they lack credentials.
+    ``absent``: agents that do not exist at that commit.
     """
 
     commit: str | None = None
@@ -489,11 +509,11 @@ class ShardCase(OfCase):
 
 
 class Shard(Frozen):
-    """Which part of a plan a result is of: shard ``number``, from 1, of ``count``.
+    """The part of a plan that a result covers: shard ``number``, from 1, of ``count``.
 
-    ``wave``: 1 for the first pass, 2 for what `agent-eval next-wave` sent out after it. ``plan`` is the digest of all
-    cases and criteria of the plan, ``configuration`` that of what the agents and judges were asked with. ``cases`` are
-    those of all shards, so that what a missing one leaves unmeasured can be named.
+    ``wave``: 1 for the first pass, 2 and more for the attempts that `agent-eval next-wave` distributes after it.
+    ``plan``: the digest of the plan's cases and criteria; ``configuration``: the digest of the agents' and judges'
+    options. ``cases``: those of all shards, so that a merge can name the cases of a missing one.
     """
 
     number: int = Field(ge=1)
@@ -505,7 +525,7 @@ class Shard(Frozen):
 
 
 class ShardTrouble(enum.StrEnum):
-    """Why a shard, or a file that was given for one, is not or not wholly part of a merged result."""
+    """Why a merged result lacks a shard or a part of it."""
 
     MISSING = "missing"
     UNFINISHED = "unfinished"
@@ -518,10 +538,10 @@ class ShardTrouble(enum.StrEnum):
 
 
 class ShardProblem(Frozen):
-    """A shard, or a file, that is not or not wholly part of a merged result.
+    """A shard that a merged result lacks wholly or in part.
 
-    ``number`` and ``count``: of which shard, 0 where the file does not say. ``source`` is the file, ``detail`` what is
-    wrong with it. ``cases`` are not measured because of it; ``named`` are the first of them.
+    ``number`` and ``count``: the shard, 0 if the file does not say. ``source``: its file. ``detail``: what is wrong.
+    ``cases``: how many cases are unmeasured because of it; ``named``: the first of them.
     """
 
     kind: ShardTrouble
@@ -535,24 +555,23 @@ class ShardProblem(Frozen):
 
     @property
     def undecided(self) -> bool:
-        """Whether it keeps the run from a verdict. What a later wave lacks, the gate asks for again."""
+        """Whether it prevents a verdict. Attempts missing from a later wave do not: the gate requests them again."""
         return self.wave == 1 and (self.cases > 0 or self.kind is ShardTrouble.UNFINISHED)
 
 
 class Merge(Frozen):
-    """What a merged result was joined of: so many ``shards``, and what was wrong with others."""
+    """How a result was merged: the number of ``shards`` used, and the problems of others."""
 
     shards: int
     problems: tuple[ShardProblem, ...] = ()
 
 
 class RunResult(Frozen):
-    """results.json.
+    """The content of results.json. ``started_at``: an ISO 8601 time with its offset.
 
-    ``base`` is None when nothing asked for it; ``cut_short`` says which limit ended the re-runs before
-    everything was decided, "" when none did. ``shard`` is set where this is a part of a run, which is never decided;
-    ``merge`` where it was joined of such parts. ``phases`` are in the order in
-    which they ended.
+    ``base``: None if the base commit's agent was not needed. ``cut_short``: the limit that ended the re-runs too early,
+    "" if none did. ``shard``: set for one part of a run, which has no decision; ``merge``: set if the result was merged
+    from such parts. ``phases``: in the order in which they ended.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -569,5 +588,5 @@ class RunResult(Frozen):
     decision: Decision | None = None
 
     def keyed_cases(self) -> Iterator[tuple[CaseKey, CaseResult]]:
-        """Every case of every set with its key."""
+        """Yield every case of every set with its key."""
         return chain.from_iterable(measured.keyed_cases() for measured in self.sets)

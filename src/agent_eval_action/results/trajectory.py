@@ -1,4 +1,4 @@
-"""Two sequences of tool calls side by side: which call is missing, extra, different or moved."""
+"""Compare two sequences of tool calls: which calls are missing, extra, different or moved."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from agent_eval_action.diagnostics.suggestions import clip, shorten
+from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.evalset import FunctionCall
 
 DifferenceKind = Literal["missing", "extra", "different", "moved"]
 
-_PAIRS = 250_000
-"""Up to so many pairs of equal calls the alignment is a longest common subsequence; beyond, nearly as long."""
+_MAX_EXACT_PAIRS = 250_000
+"""With more pairs of equal calls than this, the alignment may be shorter than the longest common subsequence."""
 
 
-class Call(Protocol):
-    """A tool call: ``evalset.FunctionCall`` and ``decision.CallBrief`` both are one."""
-
-    @property
-    def name(self) -> str | None: ...
-    @property
-    def args(self) -> dict[str, Any] | None: ...
+Call = FunctionCall | CallBrief
+"""A tool call, whole or as reports show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallDifference:
-    """One difference. ``missing`` has no actual call, ``extra`` no expected one; indices count from 0.
+    """A difference. A *missing* call has no actual call, an *extra* one no expected call; indices count from 0.
 
-    ``different``: a call of the same tool with other arguments. ``moved``: an equal call, out of order.
+    *different*: a call of the same tool with other arguments. *moved*: an equal call at another place.
     """
 
     kind: DifferenceKind
@@ -41,25 +38,25 @@ class CallDifference:
 
 
 def call_key(call: Call, *, ignore_args: bool = False) -> Hashable:
-    """Equal exactly for calls that are equal: same name, args equal as Python values, absent args = {}."""
-    return call.name if ignore_args else (call.name, _frozen(call.args or {}))
+    """Return a key that is equal for equal calls: same name and equal arguments, where None equals {}."""
+    return call.name if ignore_args else (call.name, _hashable(call.args or {}))
 
 
-def _frozen(value: Any) -> Hashable:
-    # map() keeps it at one Python frame a level, so that whatever a JSON parser can nest can be frozen.
+def _hashable(value: Any) -> Hashable:
+    # map() needs only one Python frame per level, so that everything that a JSON parser can read can be handled
     if isinstance(value, dict):
-        return "{}", frozenset(zip(value, map(_frozen, value.values()), strict=True))
+        return "{}", frozenset(zip(value, map(_hashable, value.values()), strict=True))
     if isinstance(value, list | tuple):
-        return "[]", tuple(map(_frozen, value))
+        return "[]", tuple(map(_hashable, value))
     return value if isinstance(value, Hashable) else repr(value)
 
 
 def diff_calls(
     expected: Sequence[Call], actual: Sequence[Call], *, ignore_args: bool = False
 ) -> tuple[CallDifference, ...]:
-    """Every difference, in the order of the conversation. Empty exactly when the sequences are equal.
+    """Return all differences in the order of the conversation; () if the sequences are equal.
 
-    Raises RecursionError when arguments are nested beyond what Python can walk.
+    Raises RecursionError for arguments that are nested too deeply.
     """
     want = [call_key(call, ignore_args=ignore_args) for call in expected]
     got = [call_key(call, ignore_args=ignore_args) for call in actual]
@@ -72,7 +69,7 @@ def diff_calls(
     found: list[CallDifference] = []
 
     def pair(kind: DifferenceKind, want_value: Callable[[int], Hashable], got_value: Callable[[int], Hashable]) -> None:
-        """Pair calls that the alignment left over and that have equal values, first with first."""
+        """Pair calls that the alignment leaves over and whose values are equal, in their order."""
         waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for j in right:
             waiting[got_value(j)].append(j)
@@ -94,7 +91,7 @@ def diff_calls(
     found += [CallDifference("extra", actual=actual[j], actual_index=j) for j in right]
 
     def reading_order(difference: CallDifference) -> tuple[int, bool, int]:
-        """Ordered by position between matching calls; at one position missing calls come before extra ones."""
+        """Return the position between matching calls; at the same position missing calls precede extra ones."""
         if difference.expected_index is not None:
             return bisect_left(starts_want, difference.expected_index), False, difference.expected_index
         index = difference.actual_index or 0
@@ -104,14 +101,14 @@ def diff_calls(
 
 
 def _align(want: list[Hashable], got: list[Hashable]) -> list[tuple[int, int]]:
-    """Indices of equal items, increasing on both sides, as many as can be found cheaply."""
+    """Return pairs of indices of equal items, ascending on both sides, as many as can be found cheaply."""
     head = 0
     while head < min(len(want), len(got)) and want[head] == got[head]:
         head += 1
     tail = 0
     while tail < min(len(want), len(got)) - head and want[-1 - tail] == got[-1 - tail]:
         tail += 1
-    inner = _longest_common(want[head : len(want) - tail], got[head : len(got) - tail])
+    inner = _longest_common_subsequence(want[head : len(want) - tail], got[head : len(got) - tail])
     return [
         *((k, k) for k in range(head)),
         *((head + i, head + j) for i, j in inner),
@@ -119,14 +116,14 @@ def _align(want: list[Hashable], got: list[Hashable]) -> list[tuple[int, int]]:
     ]
 
 
-def _longest_common(want: list[Hashable], got: list[Hashable]) -> list[tuple[int, int]]:
-    """The longest run of equal items that is in order on both sides, by patience sorting (Hunt and Szymanski)."""
+def _longest_common_subsequence(want: list[Hashable], got: list[Hashable]) -> list[tuple[int, int]]:
+    """Return the longest common subsequence as pairs of indices, by the algorithm of Hunt and Szymanski."""
     places: defaultdict[Hashable, deque[int]] = defaultdict(deque)
     for j, item in enumerate(got):
         places[item].append(j)
-    if sum(len(places[item]) for item in want) <= _PAIRS:
+    if sum(len(places[item]) for item in want) <= _MAX_EXACT_PAIRS:
         pairs = [(i, j) for i, item in enumerate(want) for j in reversed(places[item])]
-    else:  # the k-th of each call with its k-th
+    else:  # only the first of a call with the first equal one, the second with the second, and so on
         pairs = [(i, places[item].popleft()) for i, item in enumerate(want) if places[item]]
     tops: list[int] = []
     ends: list[int] = []
@@ -144,15 +141,15 @@ def _longest_common(want: list[Hashable], got: list[Hashable]) -> list[tuple[int
     return chain[::-1]
 
 
-_CALL = 120
-_VALUE = 60
+_CALL_LIMIT = 120
+_VALUE_LIMIT = 60
 _ARGS_SHOWN = 3
-_WALK = 10_000
+_MAX_STEPS = 10_000
 _ABSENT = object()
 
 
-def format_call(call: Call, limit: int = _CALL) -> str:
-    """``roll_die(sides=17)``; at most ``limit`` characters."""
+def format_call(call: Call, limit: int = _CALL_LIMIT) -> str:
+    """Return a call like ``roll_die(sides=17)``, in at most ``limit`` characters."""
     text = f"{clip(str(call.name), limit)}("
     for index, (key, value) in enumerate((call.args or {}).items()):
         if len(text) > limit:
@@ -161,19 +158,19 @@ def format_call(call: Call, limit: int = _CALL) -> str:
     return clip(f"{text})", limit)
 
 
-def format_value(value: Any, limit: int = _VALUE) -> str:
-    """JSON of a value, cut at ``limit`` characters without ever making the whole text."""
+def format_value(value: Any, limit: int = _VALUE_LIMIT) -> str:
+    """Return a value as JSON of at most ``limit`` characters, without creating the whole text."""
     try:
         return shorten(value, limit)
-    except ValueError:  # Python writes no number of more than 4300 digits
+    except ValueError:  # Python converts no integer of more than 4300 digits
         return "a number of more digits than can be shown"
 
 
 def explain(difference: CallDifference, *, ignore_args: bool = False) -> str:
-    """One difference in one sentence part, at most some 500 characters."""
+    """Describe a difference in a part of a sentence, of about 500 characters at most."""
 
     def shown(call: Call) -> str:
-        return clip(str(call.name), _CALL) if ignore_args else format_call(call)
+        return clip(str(call.name), _CALL_LIMIT) if ignore_args else format_call(call)
 
     expected, actual = difference.expected, difference.actual
     if expected is None or actual is None:
@@ -182,13 +179,13 @@ def explain(difference: CallDifference, *, ignore_args: bool = False) -> str:
         place, came = (difference.expected_index or 0) + 1, (difference.actual_index or 0) + 1
         return f"out of order: {shown(expected)} was expected as call {place}, came as call {came}"
     short = (format_call(expected), format_call(actual))
-    if short[0] != short[1] and all(len(text) < _CALL for text in short):
+    if short[0] != short[1] and all(len(text) < _CALL_LIMIT for text in short):
         return f"expected {short[0]}, got {short[1]}"
-    return f"{clip(str(expected.name), _VALUE)}: {explain_args(expected.args or {}, actual.args or {})}"
+    return f"{clip(str(expected.name), _VALUE_LIMIT)}: {explain_args(expected.args or {}, actual.args or {})}"
 
 
 def explain_args(expected: dict[str, Any], actual: dict[str, Any]) -> str:
-    """The arguments that differ, by path: ``seats[1].row expected 12, got 14``; the first three of them."""
+    """Describe the first three arguments that differ, by path: ``seats[1].row expected 12, got 14``."""
     found = list(islice(_arg_differences(expected, actual), _ARGS_SHOWN + 1))
     parts = [f"{path} expected {want}, got {got}" for path, want, got in found[:_ARGS_SHOWN]]
     more = "; and more" if len(found) > _ARGS_SHOWN else ""
@@ -197,7 +194,7 @@ def explain_args(expected: dict[str, Any], actual: dict[str, Any]) -> str:
 
 def _arg_differences(expected: Any, actual: Any) -> Iterator[tuple[str, str, str]]:
     stack: list[tuple[str, Any, Any]] = [("", expected, actual)]
-    for _ in range(_WALK):
+    for _ in range(_MAX_STEPS):
         if not stack:
             return
         path, want, got = stack.pop()
@@ -208,17 +205,17 @@ def _arg_differences(expected: Any, actual: Any) -> Iterator[tuple[str, str, str
             both = enumerate(zip_longest(want, got, fillvalue=_ABSENT))
             children = [(f"[{k}]", before, after) for k, (before, after) in both]
         else:
-            yield clip(path.removeprefix("."), 100), *_contrast(want, got)
+            yield clip(path.removeprefix("."), 100), *_show_contrast(want, got)
             continue
         stack.extend((path + step, w, g) for step, w, g in reversed(children) if w is _ABSENT or g is _ABSENT or w != g)
 
 
-def _contrast(want: Any, got: Any) -> tuple[str, str]:
-    """Both values so that the difference shows: long texts from just before where they part."""
-    if isinstance(want, str) and isinstance(got, str) and max(len(want), len(got)) > _VALUE // 2:
+def _show_contrast(want: Any, got: Any) -> tuple[str, str]:
+    """Return both values such that their difference is visible: long texts from shortly before it."""
+    if isinstance(want, str) and isinstance(got, str) and max(len(want), len(got)) > _VALUE_LIMIT // 2:
         shorter = min(len(want), len(got))
         start = max(next((k for k in range(shorter) if want[k] != got[k]), shorter) - 10, 0)
-        lead, end = "…" if start else "", start + _VALUE
+        lead, end = "…" if start else "", start + _VALUE_LIMIT
         return lead + format_value(want[start:end]), lead + format_value(got[start:end])
     before, after = ("nothing" if value is _ABSENT else format_value(value) for value in (want, got))
     return before, after

@@ -1,6 +1,6 @@
-"""attempts.jsonl and blobs/: attempts are appended as they finish, and read back line by line.
+"""attempts.jsonl and blobs/: attempts are appended when they finish, and read line by line.
 
-They hold what results.json leaves out: when each call ran, what tools returned, media.
+They contain what results.json lacks: times of calls, results of tools, media.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.base import Frozen
-from agent_eval_action.results.evalset import Content, FunctionResponse, Invocation, Part
+from agent_eval_action.results.evalset import Content, FunctionResponse, Invocation
 from agent_eval_action.results.run_result import Attempt, AttemptKey
 
 ATTEMPTS = "attempts.jsonl"
@@ -31,15 +31,15 @@ _BUFFER = 256 * 1024
 
 _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # A line begins with these fields, as TranscriptWriter writes them.
-_HEAD: Final = re.compile(
+_BEGINNING: Final = re.compile(
     rb'\{"agent":(%s),"eval_set":(%s),"case":(%s),"repeat":(\d{1,9})(?:,"arm":"(head|base)")?' % (_TEXT, _TEXT, _TEXT)
 )
 
 
 def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
-    """Each complete line: line number from 1, byte offset, bytes. A torn last line is left out.
+    """Yield the number (from 1), byte offset and bytes of each line; an incomplete last line is left out.
 
-    The file is no link, and inside the ``workspace`` none leads to it. Raises ResultsError.
+    Links to the file, or inside the ``workspace`` to a folder above it, are not followed. Raises ResultsError.
     """
     try:
         with open_lines(path, workspace) as file:
@@ -49,12 +49,12 @@ def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int,
 
 
 def open_lines(path: Path, workspace: Path | None = None) -> BinaryIO:
-    """The file, buffered for lines that are read one after the other, or nearly so. Raises OSError."""
+    """Open the file with a large buffer, for reading most lines in order. Raises OSError."""
     return OutputFolder.at(path.parent, workspace).read(path.name, buffering=_BUFFER)
 
 
 def lines_of(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """The lines of an open file, as ``read_lines`` gives them. Raises OSError."""
+    """Yield the lines of an open file like ``read_lines``. Raises OSError."""
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(_LINE_LIMIT), b""), 1):
         if line.endswith(b"\n"):
@@ -63,20 +63,20 @@ def lines_of(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 
 def line_at(file: BinaryIO, offset: int) -> bytes:
-    """The line of an open file that begins at an offset. Raises OSError."""
+    """Return the line that begins at a byte offset of an open file. Raises OSError."""
     file.seek(offset)
     return file.readline()
 
 
 def read_line(path: Path, offset: int, workspace: Path | None = None) -> bytes:
-    """The line that begins at an offset. Raises OSError."""
+    """Return the line that begins at a byte offset. Raises OSError."""
     with OutputFolder.at(path.parent, workspace).read(path.name) as file:
         return line_at(file, offset)
 
 
 def key_of_line(line: bytes) -> AttemptKey | None:
-    """Which attempt a line is, by its beginning; None where another program wrote it."""
-    found = _HEAD.match(line)
+    """Return the attempt's key from the beginning of its line; None if another program wrote the line."""
+    found = _BEGINNING.match(line)
     if found is None:
         return None
     try:
@@ -87,10 +87,10 @@ def key_of_line(line: bytes) -> AttemptKey | None:
 
 
 def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
-    """One line as an Attempt. Raises ResultsError naming the line."""
+    """Parse the line with this number. Raises ResultsError, which names file and line."""
     with contextlib.suppress(ValidationError):
         return Attempt.model_validate_json(line)
-    try:  # pydantic's parser takes no lone surrogates, and its messages are others
+    try:  # pydantic's parser refuses lone surrogates, and words its messages differently
         return Attempt.model_validate(json.loads(line))
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
@@ -105,14 +105,14 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass
 class TranscriptWriter:
-    """Appends attempts, one line each, flushed: a crash loses nothing that was finished."""
+    """Writes each finished attempt at once as a line, so that a crash loses none. Large media go to blobs/."""
 
     folder: OutputFolder
     _file: IO[bytes] | None = None
-    _kept: set[str] = field(default_factory=set)
+    _stored: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
-        """Open ``attempts.jsonl`` empty; attempts kept from an earlier run are appended like new ones."""
+        """Create ``attempts.jsonl``, or empty it: attempts kept from an earlier run are appended like new ones."""
         try:
             self._file = self.folder.create(ATTEMPTS)
         except OSError as error:
@@ -125,24 +125,24 @@ class TranscriptWriter:
         try:
             self._file.close()
         except OSError as error:
-            if value is None:  # else what is being raised already says it
+            if value is None:  # otherwise the exception being raised matters more
                 raise self._unwritable(error) from error
 
     def append(self, attempt: Attempt) -> None:
-        """Write one attempt. Raises OutputError when the disk is full."""
+        """Write one attempt. Raises OutputError, for example if the disk is full."""
         if self._file is None:
             raise ValueError("the writer is not open")
         try:
             line = _line(attempt)
             if b'"inline_data":{' in line:
-                line = _dumped(json.loads(line, object_hook=self._with_stored_media))
+                line = _json_line(json.loads(line, object_hook=self._with_stored_media))
             self._file.write(line + b"\n")
             self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from error
 
     def copy(self, source: Path) -> None:
-        """Append the attempts of another run's folder, with their media. Raises OutputError when the disk is full."""
+        """Append the attempts in another run's folder, with their media. Raises OutputError or ResultsError."""
         if self._file is None:
             raise ValueError("the writer is not open")
         folder = OutputFolder.at(source)
@@ -165,10 +165,10 @@ class TranscriptWriter:
             return value
         raw = decode_media(data)
         digest = hashlib.sha256(raw).hexdigest()
-        if digest not in self._kept:
-            # also where there is one: what an earlier run left may be half a file, or somebody else's
+        if digest not in self._stored:
+            # replace an existing file: it may be incomplete or another program's
             self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
-            self._kept.add(digest)
+            self._stored.add(digest)
         inline["data"] = BLOB_PREFIX + digest
         return value
 
@@ -178,7 +178,7 @@ class TranscriptWriter:
 
 
 def decode_media(data: str) -> bytes:
-    """The bytes of base64 in either alphabet; what is no base64 is taken as it is."""
+    """Decode base64 in either alphabet; return any other text as its bytes."""
     try:
         alphabet = b"-_" if {"-", "_"} & set(data) else None
         return base64.b64decode(data + "=" * (-len(data) % 4), altchars=alphabet)
@@ -190,16 +190,16 @@ def _line(attempt: Attempt) -> bytes:
     try:
         return attempt.__pydantic_serializer__.to_json(attempt, exclude_defaults=True, ensure_ascii=True)
     except PydanticSerializationError:  # a lone surrogate
-        return _dumped(attempt.model_dump(mode="json", exclude_defaults=True))
+        return _json_line(attempt.model_dump(mode="json", exclude_defaults=True))
 
 
-def _dumped(record: dict[str, Any]) -> bytes:
-    """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
+def _json_line(record: dict[str, Any]) -> bytes:
+    """Return one line. ASCII escapes can represent lone surrogates, which UTF-8 cannot."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 class _Turns(Frozen):
-    """What is read of a line of the transcripts."""
+    """The fields of an attempt that reports read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -211,9 +211,9 @@ Place = Literal["user", "tool", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """A file that user, tool or agent sent in a turn. ``digest`` and ``size`` are of its bytes.
+    """A file that the user, a tool or the agent sent in a turn. ``digest`` and ``size`` (in bytes): of its content.
 
-    ``data`` is base64, "" where the bytes lie in blobs/; ``uri`` is set instead where there are no bytes at all.
+    ``data``: the content in base64, "" if it is in blobs/. ``uri``: set instead if there is no content at all.
     """
 
     place: Place
@@ -227,7 +227,7 @@ class Medium:
 
 @dataclass(frozen=True, slots=True)
 class Recordings:
-    """The transcripts in the output folder of a run, each read when it is asked for."""
+    """The transcripts in the output folder of a run, each read on demand. ``offsets``: of their lines."""
 
     folder: Path
     workspace: Path | None
@@ -235,7 +235,7 @@ class Recordings:
 
     @classmethod
     def find(cls, folder: Path, workspace: Path | None = None) -> Recordings | None:
-        """The transcripts in ``folder``; None where there are none that can be read."""
+        """Return the transcripts in ``folder``; None if there are none that can be read."""
         offsets: dict[AttemptKey, int] = {}
         try:
             for _, offset, line in read_lines(folder / ATTEMPTS, workspace):
@@ -246,11 +246,11 @@ class Recordings:
         return cls(folder, workspace, offsets)
 
     def open(self) -> BinaryIO:
-        """The transcripts, from which ``turns`` reads. Raises OSError."""
+        """Open the file from which ``turns`` reads. Raises OSError."""
         return open_lines(self.folder / ATTEMPTS, self.workspace)
 
     def turns(self, file: BinaryIO, key: AttemptKey) -> tuple[Invocation, ...]:
-        """The turns of an attempt as they were recorded; () where they are not known."""
+        """Return the recorded turns of an attempt; () if they cannot be read."""
         if (offset := self.offsets.get(key)) is None:
             return ()
         try:
@@ -262,32 +262,30 @@ class Recordings:
             return ()
 
     def encoded(self, medium: Medium) -> str | None:
-        """The bytes of a medium in base64; None where they are gone, or are not those that were sent."""
+        """Return the content of a medium in base64; None if its file is missing or was changed."""
         if medium.data:
             return medium.data
-        raw = self._blob(medium.digest)
-        intact = raw is not None and hashlib.sha256(raw).hexdigest() == medium.digest
-        return base64.b64encode(raw).decode() if raw is not None and intact else None
+        with contextlib.suppress(OSError), self._open(medium.digest) as file:
+            raw = file.read()
+            if hashlib.sha256(raw).hexdigest() == medium.digest:
+                return base64.b64encode(raw).decode()
+        return None
 
     def media(self, turn: Invocation) -> Iterator[Medium]:
-        """The media of a turn: the user's, those that tools returned, the agent's."""
+        """Yield the media of a turn: the user's, those that tools returned, the agent's."""
         places: list[tuple[Content | None, Place]] = [(turn.user_content, "user")]
         places += [(content, "answer") for content in (*(event.content for event in turn.events), turn.final_response)]
         for content, place in places:
             for part in (content.parts if content else None) or ():
-                if part.function_response or part.inline_data or part.file_data:
-                    yield from self._of_part(part, place)
+                if part.function_response is not None:
+                    for inner in (part.function_response.model_extra or {}).get("parts") or ():
+                        if isinstance(inner, dict):
+                            yield from self._media_of(inner.get("inline_data"), inner.get("file_data"), "tool")
+                yield from self._media_of(part.inline_data, part.file_data, place)
 
-    def _of_part(self, part: Part, place: Place) -> Iterator[Medium]:
-        if part.function_response is not None:
-            for inner in (part.function_response.model_extra or {}).get("parts") or ():
-                if isinstance(inner, dict):
-                    yield from self._of_dicts(inner.get("inline_data"), inner.get("file_data"), "tool")
-        yield from self._of_dicts(part.inline_data, part.file_data, place)
-
-    def _of_dicts(self, inline: Any, file: Any, place: Place) -> Iterator[Medium]:
+    def _media_of(self, inline: Any, file: Any, place: Place) -> Iterator[Medium]:
         if isinstance(inline, dict) and isinstance(data := inline.get("data"), str) and data:
-            kind, name = _named(inline)
+            kind, name = _type_and_name(inline)
             if data.startswith(BLOB_PREFIX):
                 digest = data.removeprefix(BLOB_PREFIX)
                 yield Medium(place, kind, name, digest, self._size(digest))
@@ -296,17 +294,12 @@ class Recordings:
                 digest = hashlib.sha256(raw).hexdigest()
                 yield Medium(place, kind, name, digest, len(raw), base64.b64encode(raw).decode())
         if isinstance(file, dict) and file.get("file_uri"):
-            kind, name = _named(file)
+            kind, name = _type_and_name(file)
             yield Medium(place, kind, name, uri=str(file["file_uri"]))
 
     def _size(self, digest: str) -> int | None:
         with contextlib.suppress(OSError), self._open(digest) as file:
             return file.seek(0, 2)
-        return None
-
-    def _blob(self, digest: str) -> bytes | None:
-        with contextlib.suppress(OSError), self._open(digest) as file:
-            return file.read()
         return None
 
     def _open(self, digest: str) -> BinaryIO:
@@ -315,12 +308,12 @@ class Recordings:
         return OutputFolder.at(self.folder, self.workspace).read(f"{BLOBS}/{digest}")
 
 
-def _named(wire: dict[str, Any]) -> tuple[str, str]:
+def _type_and_name(wire: dict[str, Any]) -> tuple[str, str]:
     return str(wire.get("mime_type") or ""), str(wire.get("display_name") or "")
 
 
 def tool_results(turn: Invocation) -> list[str]:
-    """What came back from each call of the turn, as text; "" for a call without an answer."""
+    """Return the result of each tool call of the turn as text; "" for a call without a result."""
     waiting = list(turn.tool_responses())
     texts = []
     for call in turn.tool_calls():
@@ -335,5 +328,5 @@ def tool_results(turn: Invocation) -> list[str]:
 def _result_text(answer: FunctionResponse) -> str:
     value: Any = answer.response
     if isinstance(value, dict) and value.keys() == {"result"}:
-        value = value["result"]  # ADK wraps what is no dict
+        value = value["result"]  # ADK wraps results that are no dict
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
