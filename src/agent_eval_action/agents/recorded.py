@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from agent_eval_action.agents.base import (
     AgentSession,
@@ -20,9 +20,6 @@ from agent_eval_action.errors import ConfigError, ResultsError
 from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, AttemptKey, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, key_of_line, line_at, lines_of, open_lines, parse_attempt
-
-if TYPE_CHECKING:
-    from agent_eval_action.agents.foreign_recordings import ForeignRecordings
 
 _Key = tuple[str, str, str, int]
 """Agent, eval set, case and repeat."""
@@ -39,7 +36,7 @@ class RecordedAgent:
     _agents: set[str] = field(default_factory=set)
     _file: BinaryIO | None = None
     _path: Path = Path(ATTEMPTS)
-    _foreign: ForeignRecordings | None = None
+    _foreign: Sequence[Attempt] = ()
 
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by agent, eval set, case and repeat; the last line of a key wins."""
@@ -47,10 +44,10 @@ class RecordedAgent:
         conditions = AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
         try:
             if not path.exists():
-                from agent_eval_action.agents.foreign_recordings import ForeignRecordings  # noqa: PLC0415 - protobuf
+                from agent_eval_action.agents.foreign_recordings import read_folder  # noqa: PLC0415 - protobuf
 
-                if (foreign := ForeignRecordings.of_folder(self.folder)).conversations:
-                    self._foreign = foreign
+                self._foreign = read_folder(self.folder)
+                if self._foreign:
                     return conditions
             self._file = open_lines(path, self.workspace)
             for number, offset, line in lines_of(self._file):
@@ -65,8 +62,11 @@ class RecordedAgent:
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         key = request.key
-        if self._foreign is not None and key is not None:
-            return _foreign_session(self._foreign, key, request.messages)
+        if self._foreign and key is not None:
+            from agent_eval_action.agents.foreign_recordings import find_recording  # noqa: PLC0415 - as above
+
+            found = find_recording(self._foreign, key, request.messages)
+            return RecordedSession(found.model_copy(update=key._asdict())) if found else _not_recorded(key)
         if key is None or self._file is None:
             return _not_recorded(key)
         agents = {key.agent} & self._agents or self._agents
@@ -100,16 +100,6 @@ def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
     """Return the key of an attempt's line; None if the attempt is of the base commit's agent."""
     key = key_of_line(line) or parse_attempt(path, number, line).key
     return (key.agent, key.eval_set, key.case, key.repeat) if key.arm == "head" else None
-
-
-def _foreign_session(
-    recordings: ForeignRecordings, key: AttemptKey, messages: Sequence[Content]
-) -> AgentSession | AttemptError:
-    found = recordings.find(key, messages)
-    if found is None:
-        return _not_recorded(key)
-    kept = {"turns": found.turns, "final_session_state": found.final_state, "error": found.error}
-    return RecordedSession(Attempt(case_digest="", **key._asdict(), **kept))
 
 
 def _not_recorded(key: AttemptKey | None) -> AttemptError:

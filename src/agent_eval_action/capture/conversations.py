@@ -14,7 +14,7 @@ from typing import Any, Final
 from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.agents.base import AgentDriver, AgentSession, DriverContext, SessionEnd, SessionRequest
-from agent_eval_action.agents.foreign_recordings import ForeignRecordings
+from agent_eval_action.agents.foreign_recordings import read_file
 from agent_eval_action.capture.cases import most_frequent
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.models import AgentSettings, Settings
@@ -28,7 +28,6 @@ from agent_eval_action.results.evalset import (
     EvalCase,
     FunctionCall,
     Invocation,
-    JsonObject,
     Part,
     SessionInput,
 )
@@ -224,32 +223,24 @@ class LiveConversation:
 RESULTS: Final = "results.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PastConversation:
-    """A conversation to make a case of. ``key`` and ``failed`` are set for attempts of a run."""
-
-    name: str
-    turns: tuple[Invocation, ...]
-    final_state: JsonObject | None = None
-    key: CaseKey | None = None
-    failed: bool = False
-
-
-def past_conversations(path: Path) -> tuple[PastConversation, ...]:
+def past_conversations(path: Path) -> tuple[Attempt, ...]:
     """Read every conversation in a file, or in a folder with the results of a run: the most frequent one of each case.
 
     Raises ResultsError or EvalFileError if it cannot be read or holds no conversation.
     """
-    folder = path if path.is_dir() else path.parent
     if path.is_dir() or path.name in {RESULTS, ATTEMPTS}:
-        found = tuple(_conversations_of_run(folder))
+        found = tuple(_conversations_of_run(path if path.is_dir() else path.parent))
     else:
-        recorded = ForeignRecordings.of_file(path).conversations
-        found = tuple(PastConversation(made.case, made.turns, made.final_state) for made in recorded if made.turns)
+        found = tuple(made for made in read_file(path) if made.turns)
     if not found:
         hint = "give a session of google-adk, a trace of agents-cli, or the results.json of a run"
         raise ResultsError(f"{path} holds no conversation", hint=hint)
     return found
+
+
+def has_failed(attempt: Attempt) -> bool:
+    """Whether an attempt missed a threshold; recordings of other tools have none."""
+    return any(score.passed is False for score in attempt.scores)
 
 
 def attempts_of_run(
@@ -271,16 +262,13 @@ def attempts_of_run(
     return found
 
 
-def _conversations_of_run(folder: Path) -> Iterator[PastConversation]:
-    for key, attempts in attempts_of_run(folder).items():
+def _conversations_of_run(folder: Path) -> Iterator[Attempt]:
+    for attempts in attempts_of_run(folder).values():
         whole = [attempt for attempt in attempts if attempt.error is None]
-        failed = [attempt for attempt in whole if any(score.passed is False for score in attempt.scores)]
         # a failed attempt makes the more useful case
-        chosen = failed or whole
-        if chosen:
+        if chosen := list(filter(has_failed, whole)) or whole:
             attempt = chosen[most_frequent([attempt.turns for attempt in chosen])[0]]
-            turns = tuple(with_media(turn, folder) for turn in attempt.turns)
-            yield PastConversation(key.case, turns, attempt.final_session_state, key, bool(failed))
+            yield attempt.model_copy(update={"turns": tuple(with_media(turn, folder) for turn in attempt.turns)})
 
 
 def with_media(turn: Invocation, folder: Path) -> Invocation:

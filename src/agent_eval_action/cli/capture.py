@@ -20,7 +20,7 @@ from rich.text import Text
 
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.capture import EvalFile, case_of_turns, free_name
-from agent_eval_action.capture.conversations import LiveConversation, PastConversation, open_agent, past_conversations
+from agent_eval_action.capture.conversations import LiveConversation, has_failed, open_agent, past_conversations
 from agent_eval_action.ci.log import neutralize
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console, print_line, print_wrapped
@@ -33,7 +33,7 @@ from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, Exit
 from agent_eval_action.folders import relative
 from agent_eval_action.reports.verdict import quoted_case
 from agent_eval_action.results.evalset import FunctionCall, Invocation, JsonObject, SessionInput
-from agent_eval_action.results.run_result import AttemptError
+from agent_eval_action.results.run_result import Attempt, AttemptError
 from agent_eval_action.results.trajectory import format_call
 from agent_eval_action.run.events import Event, Notice
 from agent_eval_action.run.loader import discover_eval_files
@@ -166,30 +166,30 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
     log.hide(agent_secrets([target.agent], os.environ, target.settings.workspace))
     log.redaction.hide_matches(target.settings.redact)
     found = past_conversations(source)
-    if missing := [name for name in wanted if name not in {past.name for past in found}]:
-        known = [past.name for past in found]
+    if missing := [name for name in wanted if name not in {past.case for past in found}]:
+        known = [past.case for past in found]
         raise UsageError(f"{source} has no case {missing[0]!r}", hint=did_you_mean(missing[0], known))
-    chosen = [past for past in found if (past.name in wanted if wanted else past.failed)] or [*found]
+    chosen = [past for past in found if (past.case in wanted if wanted else has_failed(past))] or [*found]
     if len(chosen) > 1 and not wanted:
-        names = shortlist(chosen, _NAMES_SHOWN, lambda past: past.name)
-        what = "failed cases" if chosen[0].failed else "conversations"
+        names = shortlist(chosen, _NAMES_SHOWN, lambda past: past.case)
+        what = "failed cases" if has_failed(chosen[0]) else "conversations"
         raise UsageError(f"{source} holds {len(chosen):,} {what}: {names}", hint="name those you mean: --case NAME")
     for past in chosen:
-        name = target.options.name or target.free_name(past.name)
-        target.save(past.turns, name, past.final_state, _session_of(past, target, sets))
-        if past.failed:
+        name = target.options.name or target.free_name(past.case)
+        target.save(past.turns, name, past.final_session_state, _session_of(past, target, sets))
+        if has_failed(past):
             print_line("it failed in that run, and expects now what the agent did: correct what it expects")
     target.print_next_step()
     return ExitCode.PASS
 
 
-def _session_of(past: PastConversation, target: _Target, sets: Sequence[DiscoveredSet]) -> SessionInput:
+def _session_of(past: Attempt, target: _Target, sets: Sequence[DiscoveredSet]) -> SessionInput:
     """Return the session input of the eval case that was run, if its file has it, else the command's."""
-    if past.key is not None and not target.options.state:
+    if not target.options.state:
         for found in sets:
-            if (found.agent.name, found.key) == past.key[:2]:
+            if (found.agent.name, found.key) == (past.agent, past.eval_set):
                 cases = EvalFile.of_set(found, target.settings.workspace).load().eval_set.eval_cases
-                case = next((known for known in cases if known.eval_id == past.name), None)
+                case = next((known for known in cases if known.eval_id == past.case), None)
                 if case is not None and case.session_input is not None:
                     return case.session_input
     return target.session()
