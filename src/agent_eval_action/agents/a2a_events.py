@@ -25,6 +25,7 @@ from agent_eval_action.results.evalset import (
     Part,
 )
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.telemetry.spans import with_integers
 
 JsonObject = dict[str, Any]
 
@@ -256,7 +257,7 @@ def _part(given: JsonObject) -> Part | None:
 
 
 def _data_part(given: JsonObject) -> Part:
-    data = sendable_json(_with_integers(given["data"]))
+    data = sendable_json(with_integers(given["data"]))
     kind = str(given.get("metadata", {}).get("adk_type"))
     # Data with ADK's type name but another shape becomes JSON text too.
     with contextlib.suppress(ValidationError):
@@ -269,17 +270,6 @@ def _data_part(given: JsonObject) -> Part:
     return Part(text=json.dumps(data, ensure_ascii=False))
 
 
-def _with_integers(value: Any) -> Any:
-    """Turn whole floats back into integers: protobuf makes every number a float."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _with_integers(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_with_integers(item) for item in value]
-    return value
-
-
 def _usage(reported: Any) -> JsonObject | None:
     """Parse ADK's usage: a mapping or its JSON text, with camelCase or snake_case keys."""
     if isinstance(reported, str):
@@ -289,4 +279,4 @@ def _usage(reported: Any) -> JsonObject | None:
             return None
     if not isinstance(reported, dict):
         return None
-    return {snake_case(name): value for name, value in _with_integers(reported).items()}
+    return {snake_case(name): value for name, value in with_integers(reported).items()}

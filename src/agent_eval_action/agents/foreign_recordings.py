@@ -19,8 +19,8 @@ from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.results.evalset import Content, DatasetCase, Invocation
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, ErrorKind
-from agent_eval_action.telemetry.conversations import recorded_conversations
 from agent_eval_action.telemetry.otlp import OtlpError, Telemetry, read_otlp_file
+from agent_eval_action.telemetry.trajectory import recorded_conversations
 
 _FOLDERS: Final = (".", ".adk/eval_history", "artifacts/traces")
 """Where the tools write their files, relative to the named folder."""
@@ -96,7 +96,7 @@ def _of_spans(paths: Sequence[Path]) -> Iterator[Attempt]:
             parts.append(read_otlp_file(path))
         except (OSError, OtlpError) as error:
             raise ResultsError(f"{path} cannot be read: {error}") from error
-    for name, turns in recorded_conversations(Telemetry.joined(parts)):
+    for name, turns in recorded_conversations(Telemetry.joined(parts).whole_spans()):
         yield _attempt(name, turns)
 
 

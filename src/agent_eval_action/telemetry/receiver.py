@@ -230,22 +230,21 @@ class TraceReceiver:
         return quiet >= _QUIET_S or (is_whole and not parents.isdisjoint(ids))
 
     def _traces_of(self, turn: TurnTrace, ended: int) -> list[str]:
-        others = {other.trace_id for other in self._open if other is not turn}
+        """Return the turn's own trace, and those of its program that can be no other turn's."""
+        taken = {other.trace_id for other in self._open if other is not turn}
+        named = {other.conversation for other in self._open} - {""}
+
+        def is_likely(trace: _Trace) -> bool:
+            within = turn.began <= trace.start <= ended and trace.source == turn.source and bool(trace.spans)
+            if turn.conversation and trace.conversation == turn.conversation:
+                return within
+            return within and not turn.overlapped and trace.conversation not in named
+
         return [
             trace_id
             for trace_id, trace in self._traces.items()
-            if trace_id == turn.trace_id or (trace_id not in others and self._is_likely(turn, trace, ended))
+            if trace_id == turn.trace_id or (trace_id not in taken and is_likely(trace))
         ]
-
-    def _is_likely(self, turn: TurnTrace, trace: _Trace, ended: int) -> bool:
-        if not trace.spans or trace.source != turn.source:
-            return False
-        within, named = turn.began <= trace.start <= ended, trace.conversation
-        if turn.conversation and named == turn.conversation:
-            return within
-        if named and any(other.conversation == named for other in self._open):
-            return False
-        return within and not turn.overlapped
 
     async def _receive(self, request: web.Request) -> web.Response:
         kind = request.content_type
@@ -268,12 +267,6 @@ class TraceReceiver:
         # An empty message says that everything was accepted.
         return web.Response(body=b"" if kind == _PROTOBUF else json.dumps({}).encode(), content_type=kind)
 
-    def _report_late(self, record: TraceSpan | LoggedEvent) -> None:
-        ended_at, known = self._ended[record.trace_id]
-        is_new = isinstance(record, TraceSpan) and record.kind in ("tool", "model") and record.span_id not in known
-        if is_new and self.on_late:
-            self.on_late(time.monotonic() - ended_at)
-
     def _refuse(self, source: str, why: str) -> None:
         """Note in each turn that a payload may belong to why it was not read."""
         for turn in self._open:
@@ -286,7 +279,10 @@ class TraceReceiver:
             self._has_reported, self._misses = True, 0
         for record in records:
             if record.trace_id in self._ended:
-                self._report_late(record)
+                ended_at, known = self._ended[record.trace_id]
+                is_call = isinstance(record, TraceSpan) and record.kind in ("tool", "model")
+                if is_call and record.span_id not in known and self.on_late:
+                    self.on_late(time.monotonic() - ended_at)
                 continue
             if record.trace_id not in self._traces:
                 self._traces[record.trace_id] = _Trace(source)

@@ -54,12 +54,12 @@ _TOKENS_IN: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", 
 _TOKENS_OUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 _INDEXED: Final = re.compile(
     r"(?:llm\.output_messages\.(\d+)\.message\.tool_calls\.(\d+)\.tool_call\."
-    r"|gen_ai\.completion\.(\d+)\.tool_calls\.(\d+)\.)(id|name|arguments|function\.name|function\.arguments)"
+    r"|gen_ai\.completion\.(\d+)\.tool_calls\.(\d+)\.)(?:function\.)?(id|name|arguments)"
 )
 _LANGCHAIN: Final = ("generations", "kwargs")
 _PARSED_BYTES: Final = 1_000_000
 _ANSWER_DEPTH: Final = 8
-_ID_DEPTH: Final = 3
+_MESSAGE_DEPTH: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +154,19 @@ class TraceSpan:
                 result = attributes.get("content", attributes.get("message", result)) if result is None else result
         call_id = str(_first(self.attributes, _CALL_IDS) or "")
         parsed = None if result is None else _mapping(result, "result")
-        if not call_id and parsed is not None:
-            call_id = str(_find_key(parsed, "tool_call_id") or "")
+        if not call_id:
+            call_id = next((answered for answered, _ in tool_messages(parsed)), "")
         return TracedCall(self.tool_name, None if arguments is None else _mapping(arguments, "input"), call_id, parsed)
 
-    def model_calls(self) -> tuple[TracedCall, ...]:
-        """Return the calls that a model requested, in its order, for a span of a model."""
-        return tuple(self._model_calls())
-
-    def _model_calls(self) -> Iterator[TracedCall]:
+    def model_calls(self) -> Iterator[TracedCall]:
+        """Yield the calls that a model requested, in its order, for a span of a model."""
         known = self.attributes
         if (messages := known.get("gen_ai.output.messages")) is not None:
             yield from _calls_in(parsed(messages))
         elif (answer := known.get("gcp.vertex.agent.llm_response")) is not None:
             yield from _calls_in(parsed(answer))
-        elif indexed := _indexed(known):
-            yield from (_call(fields) for fields in indexed)
+        elif indexed := numbered(known, _INDEXED):
+            yield from map(_call, indexed)
         elif (answer := known.get("gen_ai.completion")) is not None:
             yield from _calls_in(parsed(answer))
         else:
@@ -206,14 +203,14 @@ def _call(fields: Mapping[str, Any]) -> TracedCall:
     return TracedCall(str(source.get("name") or ""), _mapping(arguments or {}, "input"), call_id)
 
 
-def _indexed(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return calls whose fields are separate attributes, numbered by message and call."""
-    calls: dict[tuple[int, int], dict[str, Any]] = {}
+def numbered(attributes: Mapping[str, Any], names: re.Pattern[str]) -> list[dict[str, Any]]:
+    """Return objects whose fields are separate attributes: of the groups of ``names`` the last is the field."""
+    found: dict[tuple[int, ...], dict[str, Any]] = {}
     for name, value in attributes.items():
-        if found := _INDEXED.match(name):
-            place = int(found[1] or found[3]), int(found[2] or found[4])
-            calls.setdefault(place, {})[found[5].removeprefix("function.")] = value
-    return [calls[place] for place in sorted(calls)]
+        if match := names.search(name):
+            *place, field = filter(None, match.groups())
+            found.setdefault(tuple(map(int, place)), {}).setdefault(field, value)
+    return [found[place] for place in sorted(found)]
 
 
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -246,12 +243,19 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
     return {str(name): item for name, item in found.items()} if isinstance(found, dict) else {key: found}
 
 
-def _find_key(value: Any, key: str, depth: int = 0) -> Any:
-    """Return the first value under a key, at any depth: LangChain writes a message's fields below ``data``."""
-    if not isinstance(value, dict) or depth > _ID_DEPTH:
-        return None
-    return (
-        value[key]
-        if key in value
-        else next((got for v in value.values() if (got := _find_key(v, key, depth + 1))), None)
-    )
+def tool_messages(value: Any, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tool messages anywhere in a value, with the id of the call that each answers."""
+    if isinstance(value, dict) and isinstance(call_id := value.get("tool_call_id"), str):
+        yield call_id, value
+    elif isinstance(value, dict | list) and depth < _MESSAGE_DEPTH:
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from tool_messages(inner, depth + 1)
+
+
+def with_integers(value: Any) -> Any:
+    """Turn whole floats into integers: a framework may make 2.0 of the 2 that its model wrote, protobuf always does."""
+    if isinstance(value, dict):
+        return {name: with_integers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [with_integers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
