@@ -6,13 +6,15 @@ import asyncio
 import base64
 import contextlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import httpx
+from pydantic import ValidationError
 
-from agent_eval_action.agents.a2a_events import INPUT_REQUIRED, ContextMemory, TurnEvents
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRequest
 from agent_eval_action.agents.http_server import (
     HttpAgent,
@@ -23,10 +25,19 @@ from agent_eval_action.agents.http_server import (
     request_error,
     status_error,
 )
+from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
-from agent_eval_action.results.evalset import Content, Invocation, JsonObject, Part
+from agent_eval_action.results.evalset import (
+    Content,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    JsonObject,
+    Part,
+)
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.telemetry.spans import with_integers
 
 try:
     from a2a.client.card_resolver import parse_agent_card
@@ -50,6 +61,22 @@ _CARD_S: Final = 30.0
 _CANCEL_S: Final = 3.0
 _FIRST_POLL_S: Final = 0.1
 _LONGEST_POLL_S: Final = 2.0
+_COMPLETED: Final = "TASK_STATE_COMPLETED"
+_INPUT_REQUIRED: Final = "TASK_STATE_INPUT_REQUIRED"
+_FAILURES: Final = {
+    "TASK_STATE_FAILED": (ErrorKind.EXCEPTION, "the agent's task failed"),
+    "TASK_STATE_REJECTED": (ErrorKind.EXCEPTION, "the agent rejected the task"),
+    "TASK_STATE_CANCELED": (ErrorKind.EXCEPTION, "the agent's task was cancelled"),
+    "TASK_STATE_AUTH_REQUIRED": (ErrorKind.CREDENTIALS, "the agent asks for credentials in the middle of its task"),
+}
+_MODEL_ERRORS: Final = {
+    "429": ErrorKind.RATE_LIMITED,
+    "RESOURCE_EXHAUSTED": ErrorKind.RATE_LIMITED,
+    "503": ErrorKind.UNAVAILABLE,
+    "UNAVAILABLE": ErrorKind.UNAVAILABLE,
+}
+"""ADK's error codes that mean the agent's model failed."""
+_DATA_KINDS: Final = ("function_call", "function_response", "executable_code", "code_execution_result")
 
 
 class A2aAgent(HttpAgent):
@@ -145,10 +172,10 @@ class A2aSession(HttpSession):
             return AttemptError(kind=ErrorKind.EXCEPTION, message=f"the server reports an error: {text}")
         self._running_task = ""
         self.conversation = turn.context_id or self.conversation
-        self._waiting_task = turn.task_id if turn.state == INPUT_REQUIRED else ""
+        self._waiting_task = turn.task_id if turn.state == _INPUT_REQUIRED else ""
         made = turn.result(content, f"{self._name}-{self.turns}")
         if isinstance(made, Invocation):
-            self.note_calls(made, turn.waiting_calls())
+            self.note_calls(made, turn.waiting)
         return made
 
     async def _wait(self, turn: TurnEvents) -> None:
@@ -209,3 +236,188 @@ def _sent_part(part: Part) -> Any:
     if name:
         sent.metadata.update({"adk_type": name})
     return sent
+
+
+@dataclass
+class ContextMemory:
+    """What the context held before the turn: a task that spans several turns sends it again."""
+
+    messages: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+    artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
+
+
+@dataclass
+class TurnEvents:
+    """Collects what the server sends in a turn (JSON form of protocol 1.0) and converts it to an Invocation.
+
+    ADK's servers send tool calls and results as data parts, marked in their metadata. Other servers show only the
+    answer. ``author`` is used for messages that name none. ``waiting``: the ids of calls that wait for the user, which
+    ADK's servers mark as long-running.
+    """
+
+    author: str
+    memory: ContextMemory
+    task_id: str = ""
+    context_id: str = ""
+    state: str = ""
+    error_code: str = ""
+    waiting: list[Any] = field(default_factory=list)
+    _events: list[InvocationEvent] = field(default_factory=list)
+    _artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
+    _status: list[Part] = field(default_factory=list)
+    _answer: list[Part] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has finished its turn or waits for user input."""
+        return self._answer is not None or self.state in (_COMPLETED, _INPUT_REQUIRED) or self.state in _FAILURES
+
+    def add(self, response: Mapping[str, Any]) -> None:
+        """Add a server response: a message, a task, or an update of a task."""
+        for name, take in (
+            ("message", self._take_answer),
+            ("task", self._take_task),
+            ("statusUpdate", self._take_status),
+            ("artifactUpdate", self._take_artifact),
+        ):
+            if isinstance(response.get(name), dict):
+                value = response[name]
+                self.context_id = value.get("contextId") or self.context_id
+                take(value)
+
+    def _parts(self, given: Iterable[JsonObject]) -> list[Part]:
+        listed = list(given)
+        self.waiting += [
+            part["data"].get("id")
+            for part in listed
+            if part.get("metadata", {}).get("adk_is_long_running") and isinstance(part.get("data"), dict)
+        ]
+        return [part for part in map(_part, listed) if part is not None]
+
+    def _take_answer(self, message: JsonObject) -> None:
+        self._answer = self._parts(message.get("parts", ()))
+
+    def _take_task(self, task: JsonObject) -> None:
+        self.task_id = task.get("id") or self.task_id
+        for message in task.get("history", ()):
+            self._take_message(message, {})
+        for artifact in task.get("artifacts", ()):
+            self._artifacts[artifact.get("artifactId", "")] = list(artifact.get("parts", ()))
+        self._take_status(task)
+
+    def _take_status(self, update: JsonObject) -> None:
+        self.task_id = update.get("taskId") or self.task_id
+        status, metadata = update.get("status", {}), update.get("metadata", {})
+        self.state = status.get("state") or self.state
+        if message := status.get("message"):
+            codes = (values.get("adk_error_code") for values in (metadata, message.get("metadata", {})))
+            self.error_code = str(next(filter(None, codes), self.error_code))
+            self._status = self._parts(message.get("parts", ()))
+            self._take_message(message, metadata)
+
+    def _take_message(self, message: JsonObject, metadata: JsonObject) -> None:
+        if message.get("role") == "ROLE_USER" or metadata.get("adk_partial"):
+            return
+        identifier, parts = message.get("messageId"), self._parts(message.get("parts", ()))
+        if identifier in self.memory.messages:  # a repeat, or the server gives all messages of a task one id
+            parts = [part for part in parts if _identity(part) not in ("", *self.memory.calls)]
+            if not parts:
+                return
+        if identifier:
+            self.memory.messages.add(identifier)
+        self.memory.calls.update(filter(None, map(_identity, parts)))
+        author = metadata.get("adk_author") or message.get("metadata", {}).get("adk_author") or self.author
+        self._events.append(_event(str(author), parts, _usage(metadata.get("adk_usage_metadata"))))
+
+    def _take_artifact(self, update: JsonObject) -> None:
+        self.task_id = update.get("taskId") or self.task_id
+        artifact = update.get("artifact", {})
+        identifier, parts = artifact.get("artifactId", ""), list(artifact.get("parts", ()))
+        if not update.get("append") or identifier not in self._artifacts:
+            self._artifacts[identifier] = parts
+            return
+        known = self._artifacts[identifier]
+        for part in parts:  # text continues the preceding text part
+            is_text = part.keys() <= {"text", "metadata"} and bool(known) and "text" in known[-1]
+            if is_text and known[-1].get("metadata") == part.get("metadata"):
+                known[-1] = {**known[-1], "text": known[-1]["text"] + part.get("text", "")}
+            else:
+                known.append(part)
+
+    def result(self, user_content: Content, invocation_id: str) -> Invocation | AttemptError:
+        """Return the turn, or the error that kept the agent from finishing it."""
+        if self.state in _FAILURES and self._answer is None:
+            kind, message = _FAILURES[self.state]
+            kind = next((found for code, found in _MODEL_ERRORS.items() if code in self.error_code), kind)
+            text = quoted(Content(parts=tuple(self._status)).text)
+            return AttemptError(kind=kind, message=f"{message}: {text}" if text else message)
+        fresh = {name: parts for name, parts in self._artifacts.items() if parts != self.memory.artifacts.get(name)}
+        self.memory.artifacts.update(fresh)
+        made = [part for parts in fresh.values() for part in self._parts(parts)]
+        events = list(self._events)
+        # The answer is the message, else the artifacts, else the last status, else the last message of the agent.
+        places = (self._answer or (), made, self._status, *(event.parts for event in reversed(events)))
+        shown = ([part for part in parts if not (part.thought or _identity(part))] for parts in places)
+        answer = next((Content(role="model", parts=tuple(parts)) for parts in shown if parts), None)
+        if events and answer and Content(parts=events[-1].parts).text == answer.text:
+            # The answer's text must not count twice.
+            silent = [part for part in events[-1].parts if part.text is None or part.thought]
+            events[-1] = _event(events[-1].author, silent, events[-1].usage_metadata)
+        # Calls and results that only the answer or the artifacts hold.
+        known = {"", *(_identity(part) for event in events for part in event.parts)}
+        for part in (*(self._answer or ()), *made):
+            if _identity(part) not in known:
+                known.add(_identity(part))
+                events.append(_event(self.author, [part]))
+        return Invocation(
+            invocation_id=invocation_id,
+            user_content=user_content,
+            final_response=answer,
+            intermediate_data=InvocationEvents(
+                invocation_events=tuple(event for event in events if event.content or event.usage_metadata)
+            ),
+        )
+
+
+def _identity(part: Part) -> str:
+    """Return what tells a tool call or result from others; "" for any other part."""
+    tool = part.function_call or part.function_response
+    return f"{type(tool).__name__} {tool.id or tool.model_dump_json()}" if tool else ""
+
+
+def _event(author: str, parts: Sequence[Part], usage: JsonObject | None = None) -> InvocationEvent:
+    role = "user" if any(part.function_response for part in parts) else "model"  # as ADK records tool results
+    content = Content(role=role, parts=tuple(parts)) if parts else None
+    return InvocationEvent(author=author, content=content, usage_metadata=usage)
+
+
+def _part(given: JsonObject) -> Part | None:
+    """Convert a protocol part to an event part. Data that is not ADK's becomes JSON text, which judges can read."""
+    if "text" in given:
+        is_thought = bool(given.get("metadata", {}).get("adk_thought"))
+        return Part(text=sendable_json(given["text"]), thought=True if is_thought else None)
+    if "raw" in given:
+        return Part(inline_data={"mime_type": given.get("mediaType", ""), "data": given["raw"]})
+    if "url" in given:
+        return Part(file_data={"mime_type": given.get("mediaType", ""), "file_uri": sendable_json(given["url"])})
+    if "data" not in given:
+        return None
+    data = sendable_json(with_integers(given["data"]))
+    kind = str(given.get("metadata", {}).get("adk_type"))
+    if kind in _DATA_KINDS and isinstance(data, dict):
+        with contextlib.suppress(ValidationError):  # data with ADK's type name but another shape becomes JSON text too
+            return Part.model_validate({kind: data})
+    return Part(text=json.dumps(data, ensure_ascii=False))
+
+
+def _usage(reported: Any) -> JsonObject | None:
+    """Parse ADK's usage: a mapping or its JSON text, with camelCase or snake_case keys."""
+    if isinstance(reported, str):
+        try:
+            reported = json.loads(reported)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(reported, dict):
+        return None
+    return {snake_case(name): value for name, value in with_integers(reported).items()}
