@@ -38,10 +38,10 @@ from agent_eval_action.gate.pairs import (
     Incomparable,
     Pair,
 )
-from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import BaselineTrajectory, ChangeKind, Decision, PairChange, TurnBrief, Verdict
 from agent_eval_action.results.findings import (
     NAMED,
+    RUN,
     Finding,
     FindingCode,
     Severity,
@@ -90,9 +90,13 @@ def decide(
         *left_out,
     ]
     findings.sort(key=_order)
-    outcome = _outcome(
-        {found.severity for found in findings}, collecting=any(criterion.collecting for criterion in criteria)
-    )
+    severities = {found.severity for found in findings}
+    if "blocks" in severities:
+        outcome = Verdict.FAIL
+    elif "inconclusive" in severities:
+        outcome = Verdict.INCONCLUSIVE
+    else:
+        outcome = Verdict.COLLECTING if any(criterion.collecting for criterion in criteria) else Verdict.PASS
     doubts = [found for found in findings if found.severity == "inconclusive"]
     pairs = [_pair_change(pair, criterion, trajectories) for criterion in criteria for pair in criterion.pairs]
     aside = [pair for pair in comparison.quarantined if _is_judged(pair, policy)]
@@ -175,14 +179,6 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
     ]
 
 
-def _outcome(severities: set[Severity], *, collecting: bool) -> Verdict:
-    if "blocks" in severities:
-        return Verdict.FAIL
-    if "inconclusive" in severities:
-        return Verdict.INCONCLUSIVE
-    return Verdict.COLLECTING if collecting else Verdict.PASS
-
-
 def _order(found: Finding) -> tuple[object, ...]:
     """Sort key: deciding findings first, among them those about the whole suite first."""
     subject = found.subject
@@ -262,8 +258,7 @@ def _reasons(
         if unmeasured and doubts == 1 and any(pair.current is not None for pair in pairs):
             yield _nothing_wrong(comparison, criteria, findings, rest=True)
     elif outcome is Verdict.COLLECTING:
-        advised = (found.subject for found in findings if found.severity == "advisory" and found.subject.case)
-        missed = {subject.model_copy(update={"criterion": None}) for subject in advised}
+        missed = {_case_of(found) for found in findings if found.severity == "advisory" and found.subject.case}
         yield note(FindingCode.COLLECTING, **_extent(criteria), below=len(missed), store=comparison.history.store)
     else:
         yield _nothing_wrong(comparison, criteria, findings, rest=False)
@@ -272,7 +267,6 @@ def _reasons(
 
 def _failure_reasons(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
     blocking = [(criterion, pair) for criterion in criteria for pair in criterion.pairs if criterion.blocks(pair)]
-    total = len(_cases_run(criteria))
     fell = {ChangeKind.NEWLY_FAILING, ChangeKind.WORSE}
     worse = {
         pair.key for criterion, pair in blocking if pair.kind in fell or criterion.status(pair) is Status.CONFIRMED
@@ -285,7 +279,7 @@ def _failure_reasons(criteria: Sequence[CriterionJudgement], findings: Sequence[
         (FindingCode.CASES_STILL_BELOW_THRESHOLD, still),
     ):
         if keys:
-            yield finding("blocks", code, **named_cases(sorted(keys)), total=total)
+            yield finding("blocks", code, **named_cases(sorted(keys)), total=_extent(criteria)["cases"])
     for found in findings:
         if found.severity == "blocks" and found.subject.case is None:
             # the cases that moved the mean are already named as worse
@@ -296,13 +290,14 @@ def _failure_reasons(criteria: Sequence[CriterionJudgement], findings: Sequence[
 def _undecided_reasons(findings: Sequence[Finding]) -> Iterator[Finding]:
     missing = [found for found in findings if found.severity == "inconclusive"]
     yield from (found for found in missing if found.subject.case is None)
-    cases: dict[Subject, Finding] = {}
-    for found in missing:
-        if found.subject.case is not None:
-            cases[found.subject.model_copy(update={"criterion": None})] = found
+    cases = {_case_of(found): found for found in missing if found.subject.case is not None}
     if len(cases) > 1:
         yield finding("inconclusive", FindingCode.CASES_UNDECIDED, cases=len(cases))
     yield from list(cases.values())[:1]
+
+
+def _case_of(found: Finding) -> Subject:
+    return found.subject.model_copy(update={"criterion": None})
 
 
 def _nothing_wrong(
@@ -319,23 +314,15 @@ def _nothing_wrong(
         scores=sum(pair.current is not None for pair in pairs_of(criteria)),
         gone=len({pair.key for pair in comparison.removed if pair.incomparable == NO_CASE}),
         fixed=len({pair.key for pair in improved if pair.kind is ChangeKind.FIXED}),
-        better=[
-            {"criterion": criterion.name, "p": criterion.improvement.p}
-            for criterion in criteria
-            if criterion.improvement.mean
-        ],
+        better=[{"criterion": one.name, "p": one.improvement.p} for one in criteria if one.improvement.mean],
         advisories=advisories,
         rest=rest,
     )
 
 
 def _extent(criteria: Sequence[CriterionJudgement]) -> dict[str, Any]:
-    scored = sum(any(pair.current is not None for pair in criterion.pairs) for criterion in criteria)
-    return {"cases": len(_cases_run(criteria)), "criteria": scored}
-
-
-def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
-    return {pair.key for pair in pairs_of(criteria) if not pair.left_out}
+    scored = {pair.criterion for pair in pairs_of(criteria) if pair.current is not None}
+    return {"cases": len({pair.key for pair in pairs_of(criteria) if not pair.left_out}), "criteria": len(scored)}
 
 
 # --- the notes --------------------------------------------------------------------------------------
@@ -353,32 +340,30 @@ def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], resul
         yield from _restart_notes(comparison.history)
     yield from _removal_notes(comparison.removed)
     yield from _incomparable_notes(comparison.pairs)
-    yield from _threshold_notes(comparison.pairs)
-    yield from _not_applicable_notes(criteria)
-    yield from _flaky_notes(criteria)
-    yield from _no_control_notes(result)
+    yield from _criterion_notes(criteria)
+    if (base := result.base) is not None:
+        unavailable = [(RUN, base.unavailable)] if base.unavailable else []
+        unavailable += [(Subject(agent=agent), why) for agent, why in sorted(base.unavailable_agents.items())]
+        for subject, reason in unavailable:
+            yield note(FindingCode.NO_CONTROL, subject, error=excerpt(reason, 300))
     problems = result.merge.problems if result.merge else ()
     yield from (shard_finding(problem) for problem in problems if not problem.undecided)
 
 
 def _quarantine_notes(comparison: Comparison) -> Iterator[Finding]:
     """Overdue quarantines, then active ones with the state of their pairs."""
+
+    def data(entry: Quarantine) -> dict[str, Any]:
+        names = {"case": excerpt(entry.case), "criterion": excerpt(entry.criterion or "")}
+        return {**names, "owner": excerpt(entry.owner, 120), "until": entry.until, "text": excerpt(entry.reason)}
+
     for entry in comparison.overdue:
-        yield note(FindingCode.QUARANTINE_OVERDUE, **_quarantine_data(entry))
-    by_entry: dict[str, list[Pair]] = defaultdict(list)
-    for pair in comparison.quarantined:
-        if pair.quarantine is not None:
-            by_entry[pair.quarantine.id].append(pair)
+        yield note(FindingCode.QUARANTINE_OVERDUE, **data(entry))
     for entry in comparison.history.quarantines:
-        if pairs := by_entry.get(entry.id):
+        if pairs := [pair for pair in comparison.quarantined if pair.quarantine == entry]:
             failing = any(pair.below or pair.kind in _FELL for pair in pairs)
             state = "failing" if failing else "unmeasured" if any(pair.errors for pair in pairs) else "passing"
-            yield note(FindingCode.QUARANTINED, **_quarantine_data(entry), state=state)
-
-
-def _quarantine_data(entry: Quarantine) -> dict[str, Any]:
-    names = {"case": excerpt(entry.case), "criterion": excerpt(entry.criterion or "")}
-    return {**names, "owner": excerpt(entry.owner, 120), "until": entry.until, "text": excerpt(entry.reason)}
+            yield note(FindingCode.QUARANTINED, **data(entry), state=state)
 
 
 def _policy_notes(comparison: Comparison, criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
@@ -455,39 +440,29 @@ def _incomparable_notes(pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.CHANGE_ACCEPTED, **why_data(why), pairs=len(found), named=named)
 
 
-def _threshold_notes(pairs: Iterable[Pair]) -> Iterator[Finding]:
+def _criterion_notes(criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+    """Moved thresholds, criteria that apply to no case, and suspects that were cleared."""
     moved = Counter(
         (pair.criterion, pair.old_threshold, pair.threshold)
-        for pair in pairs
+        for pair in pairs_of(criteria)
         if pair.change is not None and pair.old_threshold != pair.threshold
     )
-    for (criterion, old, new), cases in sorted(moved.items(), key=str):
-        yield note(FindingCode.THRESHOLD_MOVED, Subject(criterion=criterion), old=old, new=new, cases=cases)
-
-
-def _not_applicable_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+    for (name, old, new), cases in sorted(moved.items(), key=str):
+        yield note(FindingCode.THRESHOLD_MOVED, Subject(criterion=name), old=old, new=new, cases=cases)
     for criterion in criteria:
         if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in criterion.pairs):
             reasons = (pair.measured.reason for pair in criterion.pairs if pair.measured and pair.measured.reason)
             data = {"judgement": excerpt(next(reasons, ""), 200)}
-            yield finding("note", FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=criterion.name), **data)
-
-
-def _flaky_notes(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
-    tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
-    cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
-    cleared.sort(key=lambda item: (item[0].key, item[0].criterion))
+            yield note(FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=criterion.name), **data)
+    cleared = [
+        (pair.key, pair.criterion, pair, test.fresh)
+        for criterion in criteria
+        for pair in criterion.pairs
+        if (test := criterion.test(pair)) is not None and test.status is Status.CLEARED
+    ]
     named = [
-        case_reference(*pair.key, criterion=pair.criterion, binary=pair.binary, **count_scores(fresh))
-        for pair, fresh in cleared[:NAMED]
+        case_reference(*key, criterion=name, binary=pair.binary, **count_scores(fresh))
+        for key, name, pair, fresh in sorted(cleared, key=lambda item: item[:2])[:NAMED]
     ]
     if named:
         yield note(FindingCode.CASES_FLAKY, scores=len(cleared), named=named)
-
-
-def _no_control_notes(result: RunResult) -> Iterator[Finding]:
-    base = result.base
-    if base is not None and base.unavailable:
-        yield note(FindingCode.NO_CONTROL, error=excerpt(base.unavailable, 300))
-    for agent, reason in sorted(base.unavailable_agents.items()) if base else ():
-        yield note(FindingCode.NO_CONTROL, Subject(agent=agent), error=excerpt(reason, 300))
