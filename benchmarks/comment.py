@@ -11,7 +11,7 @@ from functools import partial
 
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import BUDGETS, Marker, publish
-from agent_eval_action.ci.github.client import GitHubClient
+from agent_eval_action.ci.host import GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.base import scores_only
 from benchmarks.large_report import CASES, SECONDS, failing

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_eval_action.ci.github import SUMMARY_LIMIT, WorkflowCommands
+from agent_eval_action.ci.github_actions import SUMMARY_LIMIT, WorkflowCommands
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.html import BUDGET

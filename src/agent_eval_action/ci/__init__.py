@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from agent_eval_action.ci.base import Ci, Job
-from agent_eval_action.ci.github import GitHubActions
+from agent_eval_action.ci.github_actions import GitHubActions
 from agent_eval_action.ci.pipelines import AzurePipelines, BitbucketPipelines, GitLab, Jenkins
 
 __all__ = ["CIS", "Ci", "Job", "detect"]

@@ -12,7 +12,7 @@ from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.git.repository import is_sha
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.github import WorkflowCommands
+    from agent_eval_action.ci.github_actions import WorkflowCommands
     from agent_eval_action.ci.host import CommentHost
 
 _NAME_LIMIT: Final = 200

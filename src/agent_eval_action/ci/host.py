@@ -1,9 +1,10 @@
-"""A client for the REST API of GitHub or GitLab, with retries, rate limits and pagination."""
+"""Clients for the REST APIs of GitHub and GitLab, as far as comments need them: retries, rate limits, pagination."""
 
 from __future__ import annotations
 
 import enum
 import random
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
@@ -306,3 +308,119 @@ def _wait_asked_for(response: httpx.Response, message: str, wall: float) -> floa
         return max(float(reset) - wall, 0.0) + 1.0
     limited = response.status_code == HTTPStatus.TOO_MANY_REQUESTS
     return _SECONDARY if limited or "rate limit" in message.lower() or "abuse" in message.lower() else None
+
+
+# --- GitHub ---------------------------------------------------------------------------------------
+
+_PUBLIC: Final = "https://api.github.com"
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+
+
+class Pull(BaseModel):
+    """A pull request; ``head_repository`` is None if the fork was deleted."""
+
+    number: int
+    state: str = ""
+    head_sha: str = Field(validation_alias=AliasPath("head", "sha"))
+    head_repository: int | None = Field(None, validation_alias=AliasPath("head", "repo", "id"))
+    base_repository: int | None = Field(None, validation_alias=AliasPath("base", "repo", "id"))
+
+
+class GitHubClient(CommentHost):
+    """The GitHub this job runs on (GITHUB_API_URL, GITHUB_GRAPHQL_URL)."""
+
+    name = "GitHub"
+    edit_verb = "PATCH"
+    advice: ClassVar = {
+        ApiErrorKind.PERMISSION: (
+            "The job needs `permissions: pull-requests: write`; "
+            "a pull request from a fork or of Dependabot has a token that may only read"
+        ),
+        ApiErrorKind.TOKEN: "The input github-token is not a token of this GitHub, or it has expired",
+        ApiErrorKind.MISSING: "There is no such pull request, or the token may not see the repository",
+    }
+
+    def __init__(
+        self, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
+    ) -> None:
+        url = environ.get("GITHUB_API_URL", "").rstrip("/") or _PUBLIC
+        # an Enterprise Server has REST at /api/v3 and GraphQL at /api/graphql
+        self.graphql = environ.get("GITHUB_GRAPHQL_URL", "").rstrip("/") or f"{url.removesuffix('/v3')}/graphql"
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
+        super().__init__(url, headers, ca_bundle, clock)
+
+    def viewer(self) -> Account:
+        """Return the token's user, from GraphQL: REST refuses ``/user`` to the tokens of jobs and apps.
+
+        If GraphQL does not answer, assumes a job's own token.
+        """
+        query = {"query": "query { viewer { login databaseId } }"}
+        try:
+            return self.read(Account, "POST", self.graphql, "say whose token this is", paced=False, json=query)
+        except ApiError as error:
+            if error.kind not in {ApiErrorKind.ANSWER, ApiErrorKind.PERMISSION, ApiErrorKind.MISSING}:
+                raise
+            return Account(login="github-actions")
+
+    def pulls_of_head(self, repository: str, owner: str, branch: str) -> list[Pull]:
+        """Open pull requests from ``owner``'s branch, forks included."""
+        params = {"state": "open", "head": f"{owner}:{branch}"}
+        url = f"{self._repository_url(repository)}/pulls"
+        return self.read_pages(Pull, url, f"list the pull requests of {repository}", params)
+
+    def comments_url(self, target: ChangeRequest) -> str:
+        return f"{self._repository_url(target.repository)}/issues/{target.number}/comments"
+
+    def comment_url(self, target: ChangeRequest, number: int) -> str:
+        return f"{self._repository_url(target.repository)}/issues/comments/{number}"
+
+    def _repository_url(self, repository: str) -> str:
+        if not _REPOSITORY.fullmatch(repository):
+            raise ApiError(ApiErrorKind.INVALID, f"{repository!r} is no repository: it is written owner/name")
+        return f"{self.url}/repos/{repository}"
+
+
+# --- GitLab ---------------------------------------------------------------------------------------
+
+# A line that begins with a slash is a quick action, done with the rights of the token's owner: /merge, /close, …
+_QUICK_ACTION: Final = re.compile(r"(?m)^([^\S\n]*)(?=/[A-Za-z])")
+
+
+class GitLabNotes(CommentHost):
+    """The API at ``url`` (CI_API_V4_URL), with a project, group or personal access token."""
+
+    name = "GitLab"
+    edit_verb = "PUT"
+    order: ClassVar = {"sort": "asc", "order_by": "created_at"}
+    _token = "GITLAB_TOKEN has to be an access token with the scope api and the role Reporter or higher"  # noqa: S105 - advice
+    advice: ClassVar = {
+        ApiErrorKind.TOKEN: _token,
+        ApiErrorKind.PERMISSION: _token,
+        ApiErrorKind.MISSING: "There is no such merge request, or GITLAB_TOKEN may not see the project",
+    }
+
+    def __init__(self, url: str, token: str, ca_bundle: Path | None = None, clock: Clock | None = None) -> None:
+        super().__init__(url, {"PRIVATE-TOKEN": token}, ca_bundle, clock)
+
+    def viewer(self) -> Account:
+        """Return the token's user; a project token has a user of its own."""
+        return self.read(Account, "GET", f"{self.url}/user", "say whose token this is")
+
+    def is_open_at(self, target: ChangeRequest, head_sha: str) -> bool:
+        """Return whether the merge request is open with this head."""
+        found = self.read(dict[str, Any], "GET", self._url(target), f"read the merge request {target}")
+        return (found.get("state"), found.get("sha")) == ("opened", head_sha)
+
+    def comments_url(self, target: ChangeRequest) -> str:
+        return f"{self._url(target)}/notes"
+
+    def escape(self, text: str) -> str:
+        """Disarm quick actions in ``text`` with an invisible character."""
+        return _QUICK_ACTION.sub("\\1\N{ZERO WIDTH SPACE}", text)
+
+    def _url(self, target: ChangeRequest) -> str:
+        return f"{self.url}/projects/{quote(target.repository, safe='')}/merge_requests/{target.number}"

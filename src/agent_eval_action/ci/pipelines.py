@@ -19,7 +19,7 @@ from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.gitlab import GitLabNotes
+    from agent_eval_action.ci.host import GitLabNotes
 
 _HEADS: Final = "refs/heads/"
 _KINDS: Final = {
@@ -94,12 +94,24 @@ class GitLab(Ci):
         )
 
     def posted_run(self, environ: Mapping[str, str]) -> tuple[Job, FindTargets]:
-        from agent_eval_action.ci.gitlab import read_posted_run
+        """Return this job's pipeline, an earlier job of which made the results."""
+        job = self.job(environ)
+        target, head_sha = job.change_request, job.commit
+        if target is None or not head_sha:
+            raise UsageError(
+                "agent-eval post writes on a merge request, and this pipeline is of none",
+                hint="rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event' (docs/ci.md)",
+            )
 
-        return read_posted_run(self.job(environ))
+        def find_targets(host: GitLabNotes) -> tuple[list[ChangeRequest], str]:
+            if host.is_open_at(target, head_sha):
+                return [target], ""
+            return [], f"{target} is not open with {head_sha[:10]} as its head any more"
+
+        return job, find_targets
 
     def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> GitLabNotes:
-        from agent_eval_action.ci.gitlab import GitLabNotes
+        from agent_eval_action.ci.host import GitLabNotes
 
         url = environ.get("CI_API_V4_URL", "").rstrip("/")
         if not url:

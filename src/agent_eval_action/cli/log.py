@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from agent_eval_action.ci.base import LogGroups
-    from agent_eval_action.ci.github import WorkflowCommands
+    from agent_eval_action.ci.github_actions import WorkflowCommands
     from agent_eval_action.reports.formatting import Prose
     from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 

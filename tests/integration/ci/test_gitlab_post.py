@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.gitlab import GitLabNotes
-from agent_eval_action.ci.host import ApiError, ApiErrorKind
+from agent_eval_action.ci.host import ApiError, ApiErrorKind, GitLabNotes
 from support.command import agent_eval
 from support.gitlab_server import BOT, IID, PROJECT, READER, STRANGER, TOKEN, Fault, GitLabServer, running_gitlab
 from support.standing_clock import StandingClock

@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import Marker, publish
-from agent_eval_action.ci.github.client import GitHubClient
+from agent_eval_action.ci.host import GitHubClient
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:

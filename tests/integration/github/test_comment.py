@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import BUDGETS, Marker, Published, add_marker, publish, read_marker
-from agent_eval_action.ci.github.client import GitHubClient
+from agent_eval_action.ci.host import GitHubClient
 from support.standing_clock import StandingClock
 
 PULL = ChangeRequest("org/repo", 7)

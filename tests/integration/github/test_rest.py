@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.github.client import GitHubClient
-from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock
+from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock, GitHubClient
 from support.github_server import client
 from support.standing_clock import StandingClock
 

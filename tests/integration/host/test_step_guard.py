@@ -31,7 +31,7 @@ import os, subprocess, sys
 from agent_eval_action.cli import print_step_error
 from agent_eval_action.sandbox.container_init import supervise
 supervise(print_step_error)
-from agent_eval_action.ci.github import GitHubActions
+from agent_eval_action.ci.github_actions import GitHubActions
 attack = sys.argv[1]
 done = subprocess.run([sys.executable, "-I", "-c", attack, *sys.argv[2:]], env={}, capture_output=True, text=True)
 sys.stdout.write(done.stdout + done.stderr)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.ci.github import WorkflowCommands, command
+from agent_eval_action.ci.github_actions import WorkflowCommands, command
 from agent_eval_action.ci.log import neutralize
 from agent_eval_action.results.evalset import Annotation
 from support.runner_log import commands

@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.github.event import read_job
+from agent_eval_action.ci.github_actions import read_job
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import EventKind
 

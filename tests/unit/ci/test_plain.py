@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval_action.ci import CIS, detect
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.github import GitHubActions
+from agent_eval_action.ci.github_actions import GitHubActions
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import EventKind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github import SUMMARY_LIMIT, GitHubActions
+from agent_eval_action.ci.github_actions import SUMMARY_LIMIT, GitHubActions
 
 
 def append_summary(path: Path) -> str:
@@ -33,7 +33,7 @@ def test_a_summary_without_room_is_left_as_it_is(tmp_path: Path) -> None:
 _CUT_OFF = """
 import resource, signal, sys
 from pathlib import Path
-from agent_eval_action.ci.github import append
+from agent_eval_action.ci.github_actions import append
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:

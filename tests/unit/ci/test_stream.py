@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from agent_eval_action.ci.github import command
+from agent_eval_action.ci.github_actions import command
 from agent_eval_action.ci.log import GuardedStream, is_log
 from support.runner_log import Command, commands
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.client import read_posted_run
+from agent_eval_action.ci.github_actions import read_posted_run
 from agent_eval_action.cli.comment import find_inconsistency
 from agent_eval_action.errors import UsageError
 from agent_eval_action.reports import results_json
