@@ -138,7 +138,8 @@ def append(path: Path, text: str) -> None:
 # --- the job --------------------------------------------------------------------------------------
 
 DEPENDABOT: Final = "dependabot[bot]"
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}", re.ASCII)
+REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9._-]{1,100}")
+"""Like ``owner/name``; the names of enterprise-managed users have an underscore."""
 _MATRIX_LIMIT: Final = 10_000
 _COMMENTED: Final = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE})
 
@@ -222,7 +223,7 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     """Return the job. ``payload`` is the event's JSON, or any other value. Pure; never raises."""
     event = read_event(environ, payload)
     name = environ.get("GITHUB_REPOSITORY", "")
-    repository = name if _REPOSITORY.fullmatch(name) else ""
+    repository = name if REPOSITORY.fullmatch(name) else ""
     number = number_of(value_at(payload, "pull_request", "number"))
     commented = event.kind in _COMMENTED and repository and number
     run_id = number_of(environ.get("GITHUB_RUN_ID"))

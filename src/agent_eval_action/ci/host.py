@@ -19,6 +19,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, Val
 
 from agent_eval_action import __version__
 from agent_eval_action.ci.base import ChangeRequest
+from agent_eval_action.ci.github_actions import REPOSITORY
 
 WRITE_GAP: Final = 1.0
 """Seconds between two writes; faster writes hit GitHub's secondary rate limits."""
@@ -313,7 +314,6 @@ def _wait_asked_for(response: httpx.Response, message: str, wall: float) -> floa
 # --- GitHub ---------------------------------------------------------------------------------------
 
 _PUBLIC: Final = "https://api.github.com"
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
 class Pull(BaseModel):
@@ -379,7 +379,7 @@ class GitHubClient(CommentHost):
         return f"{self._repository_url(target.repository)}/issues/comments/{number}"
 
     def _repository_url(self, repository: str) -> str:
-        if not _REPOSITORY.fullmatch(repository):
+        if not REPOSITORY.fullmatch(repository):
             raise ApiError(ApiErrorKind.INVALID, f"{repository!r} is no repository: it is written owner/name")
         return f"{self.url}/repos/{repository}"
 

@@ -239,3 +239,8 @@ def test_a_file_that_cannot_be_read_says_nothing(tmp_path, text):
 def test_outside_of_actions_there_is_no_job():
     assert job_here({**environ("pull_request_target"), "GITHUB_ACTIONS": ""}) == Job()
     assert not detect({}).is_running({})
+
+
+def test_a_repository_of_an_enterprise_managed_user_gets_its_comment() -> None:
+    found = job("pull_request", GITHUB_REPOSITORY="octocat_acme/Hello-World")
+    assert found.change_request == ChangeRequest("octocat_acme/Hello-World", 2)
