@@ -25,7 +25,6 @@ from agent_eval_action.criteria.judge import (
     Question,
     as_json,
     ask_about,
-    ask_by_template,
 )
 from agent_eval_action.llm.client import LlmError
 from agent_eval_action.results.base import AdkModel
@@ -133,7 +132,6 @@ class ResponseSimilarity(WorstTurnCriterion):
         return TurnScore(turn=turn, score=score, reason=f"{self.algorithm} {score:.2f}: {shown}")
 
     def similarity(self, expected: str, actual: str) -> float:
-        """The similarity of two texts, from 0 to 1."""
         expected, actual = self._normalized(expected), self._normalized(actual)
         if self.algorithm == "exact":
             return float(expected == actual)
@@ -269,7 +267,7 @@ class SemanticMatch(GradedCriterion):
         if self.custom_prompt is None:
             return ask_about("semantic_match", texts, _MatchGrade, _read)
         filled = {"expected": texts["reference"], "actual": texts["answer"]}
-        return ask_by_template("semantic_match_template", self.custom_prompt, filled, _MatchGrade, _read)
+        return ask_about("semantic_match_template", filled, _MatchGrade, _read, self.custom_prompt)
 
     def texts(self, sample: Sample, turn: int, answer: str) -> Mapping[str, str]:
         return {"reference": reference_text(sample, turn) or "", "answer": answer}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, lower
 from agent_eval_action.diagnostics.reader import shorten
@@ -74,19 +74,13 @@ class VerdictAnswer(Answer):
 
     @property
     def yes(self) -> bool:
-        """Whether the verdict is yes."""
         return self.verdict == "yes"
 
 
 @cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
-
-
-@cache
-def schema_of(shape: Any) -> dict[str, Any]:
+def schema_of(shape: type[BaseModel]) -> dict[str, Any]:
     """The JSON Schema of a shape, in the subset that Gemini and OpenAI both accept."""
-    made = _adapter(shape).json_schema()
+    made = shape.model_json_schema()
     plain: dict[str, Any] = _portable_schema(made, made.pop("$defs", {}))
     return plain
 
@@ -108,7 +102,7 @@ def _portable_schema(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return {key: value if key == "properties" else _portable_schema(value, definitions) for key, value in kept.items()}
 
 
-def parse_answer(text: str, shape: Any) -> Any:
+def parse_answer(text: str, shape: type[BaseModel]) -> Any:
     """Parse an answer. Raises ValueError with a sentence for the model if the text is not JSON of this shape.
 
     Models without structured output may put the JSON into a code block, but no text around it: searching for JSON
@@ -130,7 +124,7 @@ def parse_answer(text: str, shape: Any) -> Any:
         value = json.loads(inner, parse_constant=refuse_constant, object_pairs_hook=without_repetition)
         if "\\u" in inner:  # an escape can yield a lone surrogate, which reports could not be written with
             value = sendable_json(value)
-        return _adapter(shape).validate_python(value, strict=True)
+        return shape.model_validate(value)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
@@ -161,7 +155,7 @@ class Question(Generic[T]):
 
     system: str
     prompt: str
-    shape: Any
+    shape: type[BaseModel]
     version: str
     read: Callable[[Any], T]
 
@@ -186,12 +180,6 @@ def load_prompt(name: str) -> tuple[str, str]:
     return f"{name}-{version}.{shared_version}", f"{text}\n\n{shared}"
 
 
-def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]) -> Question[T]:
-    """A question about these texts, with the prompt ``prompt_name`` of ``criteria/prompts``."""
-    version, system = load_prompt(prompt_name)
-    return Question(system, "\n\n".join(fences(texts).values()), shape, version, read)
-
-
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?:\.[\w.]*)?\}")
 
 
@@ -200,14 +188,17 @@ def placeholders(template: str) -> set[str]:
     return {match[1] for match in _PLACEHOLDER.finditer(template)}
 
 
-def ask_by_template(
-    prompt_name: str, template: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]
+def ask_about(
+    prompt_name: str, texts: Mapping[str, str], shape: type[BaseModel], read: Callable[[Any], T], template: str = ""
 ) -> Question[T]:
-    """A question with the user's prompt, filled with fenced texts; ``prompt_name`` prescribes the answer's form."""
-    version, rules = load_prompt(prompt_name)
+    """A question about these texts, with the prompt ``prompt_name`` of ``criteria/prompts``.
+
+    The user's ``template`` is filled with the fenced texts; the prompt then only prescribes the answer's form.
+    """
+    version, system = load_prompt(prompt_name)
     fenced = fences(texts)
     prompt = _PLACEHOLDER.sub(lambda match: fenced.get(match[1], match[0]), template)
-    return Question(rules, prompt, shape, version, read)
+    return Question(system, prompt or "\n\n".join(fenced.values()), shape, version, read)
 
 
 def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_eval_action.config.criteria import MetricKind
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
-from agent_eval_action.criteria.judge import Answer, JudgedCriterion, as_json, ask_by_template, placeholders
+from agent_eval_action.criteria.judge import Answer, JudgedCriterion, as_json, ask_about, placeholders
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.llm.providers.google import predefined_metric
 from agent_eval_action.results.evalset import Content, DatasetCase, IntermediateData, Invocation, JsonObject
@@ -295,7 +295,7 @@ class PromptMetric(JudgedCriterion, EvalMetric):
         if lacking := [name for name in wanted if instance.get(name) is None]:
             return self.no_score(ScoreStatus.NOT_APPLICABLE, f"the case has no {' and no '.join(lacking)} to fill in")
         texts = {name: _text(instance[name]) for name in wanted}
-        asked = ask_by_template(self.prompt_names[0], self.prompt_template, texts, _Grade, lambda answer: answer)
+        asked = ask_about(self.prompt_names[0], texts, _Grade, lambda answer: answer, self.prompt_template)
         question = replace(asked, system=f"{self.system_instruction}\n\n{asked.system}".strip())
         grades = await self.judge(sample).ask_all(question)
         if isinstance(grades, LlmError):

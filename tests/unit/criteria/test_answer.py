@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import create_model
 
 from agent_eval_action.criteria.judge import Answer, VerdictAnswer, parse_answer, schema_of
 from support.judging import said, verdicts
@@ -136,9 +137,10 @@ def test_what_fits_a_schema_is_what_jsonschema_says(value):
 
 def test_true_is_no_number():
     for kind in (int, float):
-        assert parse_answer("1", kind) == 1
+        shape = create_model("Shape", __base__=Answer, value=(kind, ...))
+        assert parse_answer('{"value": 1}', shape).value == 1
         with pytest.raises(ValueError, match="is true"):
-            parse_answer("true", kind)
+            parse_answer('{"value": true}', shape)
 
 
 def test_a_note_says_what_did_not_fit():

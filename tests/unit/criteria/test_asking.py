@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import RootModel
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build, criterion_digest
@@ -89,13 +89,14 @@ def test_an_empty_or_huge_answer_can_be_shown_again():
     assert len(second.messages[1].text) < 100_000
 
 
-def keyed(answer: Mapping[str, str]) -> dict[str, str]:
+def keyed(read: RootModel[dict[str, int]]) -> dict[str, int]:
+    answer = read.root
     if missing := {"a", "b", "c"} - answer.keys():
         raise PartialAnswer(f"there is nothing on {sorted(missing)}", answer)
     return dict(answer)
 
 
-KEYED = Question("Decide.", "Which?", dict[str, int], "1", keyed)
+KEYED = Question("Decide.", "Which?", RootModel[dict[str, int]], "1", keyed)
 
 
 @pytest.mark.parametrize(

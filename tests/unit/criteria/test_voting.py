@@ -10,6 +10,7 @@ from functools import cache
 from itertools import product
 
 import pytest
+from pydantic import RootModel
 
 from agent_eval_action.criteria.judge import (
     Judge,
@@ -129,8 +130,8 @@ def test_per_rubric_on_random_sequences_of_many_samples_and_rubrics():
 async def check(table: Sequence[Sequence[str]], keys: Sequence[str]) -> None:
     """``table`` has a row of outcomes per sample. A row that leaves all out is a call that failed."""
 
-    def read(answer: object) -> dict[str, VerdictAnswer]:
-        row = table[int(str(answer))]
+    def read(answer: RootModel[str]) -> dict[str, VerdictAnswer]:
+        row = table[int(answer.root)]
         return {
             key: VerdictAnswer(rationale="", verdict=cell)
             for key, cell in zip(keys, row, strict=True)
@@ -141,7 +142,7 @@ async def check(table: Sequence[Sequence[str]], keys: Sequence[str]) -> None:
         return AWAY if set(table[request.sample]) == {"left out"} else f'"{request.sample}"'
 
     llm = Shuffled(reply)
-    question = Question("Decide.", "Which?", str, "1", read)
+    question = Question("Decide.", "Which?", RootModel[str], "1", read)
     found = await vote_each(Judge(llm, JudgeModelOptions(num_samples=len(table)), "test"), question, keys)
     asked = len(llm.asked)
     for column, key in enumerate(keys):
@@ -220,11 +221,11 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     over = LlmError(LlmErrorKind.BUDGET, "spent")
     llm = ScriptedLlm(lambda request: over if request.sample == 2 else f'"{request.sample}"')
 
-    def read(answer: str) -> dict[str, VerdictAnswer]:
+    def read(answer: RootModel[str]) -> dict[str, VerdictAnswer]:
         no, yes = (VerdictAnswer(rationale="", verdict=verdict) for verdict in ("no", "yes"))
-        return {"a": no, "b": yes if answer == "1" else no}
+        return {"a": no, "b": yes if answer.root == "1" else no}
 
-    question = Question("Decide.", "Which?", str, "1", read)
+    question = Question("Decide.", "Which?", RootModel[str], "1", read)
     judge = Judge(llm, JudgeModelOptions(num_samples=4), "test")
     found = asyncio.run(vote_each(judge, question, ["a", "b"]))
     assert found["a"].verdict is False

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
-from agent_eval_action.llm.providers.base import kind_of, retry_after
+from agent_eval_action.llm.providers.base import retry_after, status_error
 from agent_eval_action.llm.providers.google import duration
 
 ANYTHING = st.text(st.characters())  # lone surrogates too
@@ -124,4 +124,4 @@ def test_googles_durations(said, seconds):
     ],
 )
 def test_kinds_of_statuses(status, kind):
-    assert kind_of(status) == kind
+    assert status_error("it", status, "", {}).kind == kind

@@ -19,11 +19,15 @@ from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRe
 K = TypeVar("K", bound=Hashable)
 C = TypeVar("C")
 
-# Model servers use 409 and 425 for "not now"; Google uses 499 for a call it cancelled.
-_NOT_NOW: Final = frozenset({409, 425, 499})
+# By status; others from 500 on are passing too. Model servers use 409 and 425 for "not now"; Google uses 499 for a call
+# it cancelled.
+_KINDS: Final = {
+    **dict.fromkeys((409, 425, 499), LlmErrorKind.UNAVAILABLE),
+    **dict.fromkeys((408, 504), LlmErrorKind.TIMEOUT),
+    429: LlmErrorKind.RATE_LIMITED,
+}
 # "Multiple candidates is not enabled for this model" (400, Gemini 3); other servers word it differently.
 _MAY_MIND_CANDIDATES: Final = frozenset({400, 422, 500, 501})
-_TIMEOUTS: Final = frozenset({408, 504})
 
 
 class ModelProvider(abc.ABC, Generic[K, C]):
@@ -117,18 +121,8 @@ def status_error(
         message += f" — it sends us to another address, which a key does not follow: {where}"
     elif status in advice:
         message += f" — {advice[status]}"
-    return LlmError(kind_of(status), message, retry_after=wait, status=status)
-
-
-def kind_of(status: int) -> LlmErrorKind:
-    """The kind of error for an HTTP status."""
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return LlmErrorKind.RATE_LIMITED
-    if status in _TIMEOUTS:
-        return LlmErrorKind.TIMEOUT
-    if status in _NOT_NOW or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return LlmErrorKind.UNAVAILABLE
-    return LlmErrorKind.REFUSED
+    passing = LlmErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else LlmErrorKind.REFUSED
+    return LlmError(_KINDS.get(status, passing), message, retry_after=wait, status=status)
 
 
 def exception_error(server: str, error: Exception, secrets: Iterable[str], *malformed: type[Exception]) -> LlmError:
