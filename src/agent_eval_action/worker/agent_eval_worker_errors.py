@@ -95,7 +95,7 @@ def _classify(error: BaseException) -> tuple[str, int | None]:
     """Return the kind, and the HTTP status if there is one."""
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return "died", None
-    for cause in _chain(error):
+    for cause in chain(error):
         status = _status(cause)
         if _lacks_credentials(cause, status):
             return "credentials", status
@@ -122,7 +122,7 @@ def _lacks_credentials(error: BaseException, status: int | None) -> bool:
     return NO_KEY.search(text) is not None and (isinstance(error, (ValueError, TypeError)) or _of_client(error))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
     """Yield the exception, the members of a group, and its causes, each once."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -165,7 +165,7 @@ def _status(error: BaseException) -> int | None:
 
 def retry_after(error: BaseException) -> str | None:
     """Return when the server asks to be called again, in its own words."""
-    for cause in _chain(error):
+    for cause in chain(error):
         headers = getattr(getattr(cause, "response", None), "headers", None)
         try:
             value = headers.get("retry-after") if headers is not None else None

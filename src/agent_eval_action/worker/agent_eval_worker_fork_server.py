@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import json
@@ -27,47 +28,19 @@ REQUEST_BYTES = 1 << 12
 DESCRIPTORS = 4
 PR_SET_DUMPABLE = 4
 # Imported by the first turn of any agent with a model; in google-adk 2.x nothing imports these earlier.
-MODULES = (
-    "google.adk.agents.llm_agent",
-    "google.adk.apps.app",
-    "google.adk.artifacts.in_memory_artifact_service",
-    "google.adk.auth.auth_preprocessor",
-    "google.adk.flows.llm_flows.auto_flow",
-    "google.adk.memory.in_memory_memory_service",
-    "google.adk.models.google_llm",
-    "google.adk.runners",
-    "google.adk.sessions.in_memory_session_service",
-    "google.adk.tools.agent_tool",
-    "google.adk.tools.function_tool",
-    "google.adk.tools.google_search_tool",
-    "google.adk.tools.vertex_ai_search_tool",
-    "google.adk.utils.streaming_utils",
-    "google.adk.workflow._llm_agent_wrapper",
-    "google.adk.workflow._workflow",
-    "google.adk.workflow.utils._workflow_graph_utils",
-    "google.auth.aio.credentials",
-    "httpcore",
-    "opentelemetry.propagate",
-)
+MODULES = """
+    google.adk.agents.llm_agent google.adk.artifacts.in_memory_artifact_service google.adk.auth.auth_preprocessor
+    google.adk.flows.llm_flows.auto_flow google.adk.models.google_llm google.adk.runners
+    google.adk.sessions.in_memory_session_service google.adk.tools.agent_tool google.adk.tools.google_search_tool
+    google.adk.tools.vertex_ai_search_tool google.adk.workflow._llm_agent_wrapper google.adk.workflow._workflow
+    google.auth.aio.credentials httpcore
+""".split()  # noqa: SIM905 - a list would take a line for each name
 # Models of google.genai.types that every conversation uses. Built here once for all workers, not at their first use.
-TYPES = (
-    "AudioTranscriptionConfig",
-    "Candidate",
-    "Content",
-    "FunctionCall",
-    "FunctionDeclaration",
-    "FunctionResponse",
-    "GenerateContentConfig",
-    "GenerateContentResponse",
-    "GenerateContentResponseUsageMetadata",
-    "HttpOptions",
-    "HttpResponse",
-    "HttpRetryOptions",
-    "LiveConnectConfig",
-    "Tool",
-    "UserContent",
-    "_GenerateContentParameters",
-)
+TYPES = """
+    AudioTranscriptionConfig Candidate Content FunctionCall FunctionDeclaration FunctionResponse GenerateContentConfig
+    GenerateContentResponse GenerateContentResponseUsageMetadata HttpOptions HttpResponse HttpRetryOptions
+    LiveConnectConfig Tool UserContent _GenerateContentParameters
+""".split()  # noqa: SIM905 - as above
 
 
 class Request(NamedTuple):
@@ -87,8 +60,7 @@ class ForkServer:
         self._output = output
         self._refused = refused
         self._selector = selectors.DefaultSelector()
-        self._running: dict[socket.socket, tuple[int, int]] = {}  # pid and its descriptor
-        self._ended: dict[socket.socket, int] = {}  # zombies, so that nobody else gets their pid
+        self._workers: dict[socket.socket, tuple[int, int]] = {}  # the pid and a descriptor of it
 
     def serve(self) -> Request:
         """Return in each forked worker, and never in the server."""
@@ -114,59 +86,49 @@ class ForkServer:
             _answer(request.answers, {"forked": False})
             request.answers.close()
         else:
-            self._watch(pid, request.answers)
+            pid_fd = os.pidfd_open(pid)
+            self._workers[request.answers] = pid, pid_fd
+            for watched, react in ((pid_fd, self._on_end), (request.answers, self._on_release)):
+                self._selector.register(watched, selectors.EVENT_READ, functools.partial(react, request.answers))
         return None
-
-    def _end(self) -> NoReturn:
-        for answers in self._running:
-            self._kill(answers)
-        for pid in (*self._ended.values(), *(pid for pid, _ in self._running.values())):
-            os.waitpid(pid, 0)
-        os._exit(0)
 
     def _fork(self) -> int | None:
         with contextlib.suppress(OSError):
             return None if self._refused else os.fork()
         return None
 
-    def _watch(self, pid: int, answers: socket.socket) -> None:
-        pid_fd = os.pidfd_open(pid)
-        self._running[answers] = pid, pid_fd
-        self._selector.register(pid_fd, selectors.EVENT_READ, lambda: self._on_end(answers))
-        self._selector.register(answers, selectors.EVENT_READ, lambda: self._on_release(answers))
-
     def _on_end(self, answers: socket.socket) -> None:
-        pid, pid_fd = self._running.pop(answers)
-        self._selector.unregister(pid_fd)
-        os.close(pid_fd)
-        if answers.fileno() < 0:  # nobody waits for the answer
-            os.waitpid(pid, 0)
-            return
-        self._ended[answers] = pid
-        ended: Any = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        _answer(answers, {"code": ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status})
+        """Answer how a worker ended. It stays a zombie until it is released, so that nobody else gets its pid."""
+        if answers in self._workers:
+            pid, pid_fd = self._workers[answers]
+            self._selector.unregister(pid_fd)
+            ended: Any = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            _answer(answers, {"code": ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status})
 
     def _on_release(self, answers: socket.socket) -> None:
+        """Reap a worker whose answers nobody reads any more. Kill it if it still runs."""
+        pid, pid_fd = self._workers.pop(answers)
         self._selector.unregister(answers)
-        if answers in self._running:
-            self._kill(answers)
-        else:
-            os.waitpid(self._ended.pop(answers), 0)
+        if pid_fd in self._selector.get_map():
+            self._selector.unregister(pid_fd)
+            for kill in (os.killpg, os.kill):  # it becomes the leader of its group slightly after the fork
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(pid_fd)
         answers.close()
 
-    def _kill(self, answers: socket.socket) -> None:
-        pid, _ = self._running[answers]
-        for kill in (os.killpg, os.kill):  # it becomes the leader of its group slightly after the fork
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(pid, signal.SIGKILL)
+    def _end(self) -> NoReturn:
+        for answers in list(self._workers):
+            self._on_release(answers)
+        os._exit(0)
 
     def _become_worker(self, request: Request) -> Request:
         """Drop the server's resources, and look from outside like a process started for this worker."""
         self._selector.close()
-        for answers, (_, pid_fd) in self._running.items():
+        self._control.close()
+        for answers, (_, pid_fd) in self._workers.items():
             os.close(pid_fd)
-            answers.close()
-        for answers in (*self._ended, self._control):
             answers.close()
         os.setsid()
         for stream in (1, 2):

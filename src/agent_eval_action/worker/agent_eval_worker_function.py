@@ -2,7 +2,8 @@
 
 It returns a text; a mapping (``text``, ``tool_calls``, ``messages``, ``state``, ``usage``); or a list of messages in
 the format of OpenAI's or Anthropic's API, of LangChain or of Pydantic AI. Frameworks are recognised by the shape of
-their objects and never imported.
+their objects and never imported. The spans that they make with their interpreter's OpenTelemetry are collected turn by
+turn, by a processor that is added to every tracer provider the agent creates, so its own exporters keep working.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import functools
 import importlib
 import inspect
 import json
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +23,16 @@ from typing import Any
 
 from agent_eval_worker_errors import WorkerError
 from agent_eval_worker_protocol import encode
-from agent_eval_worker_telemetry import SpanCollector, as_frame, unseen
 from agent_eval_worker_turn import Conversation, Turn
 
 THREADS = 256
+MAX_SPANS = 2000  # of a turn
+MAX_TEXT = 200_000
+CAPTURE = {
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
+    "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": "true",
+    "TRACELOOP_TRACE_CONTENT": "true",
+}
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 PARTS = {"tool-call": "function_call", "tool-return": "function_call_output", "builtin-tool-call": "function_call"}
 KINDS = {"custom_tool_call": "function_call", "custom_tool_call_output": "function_call_output"}
@@ -71,7 +80,8 @@ class FunctionFactory:
         self.is_async = inspect.iscoroutinefunction(called)
         self.takes_session = _positional_parameters(function) > 1
         self.frame_bytes = frame_bytes
-        self.threads = ThreadPoolExecutor(THREADS, "agent")
+        # A function that blocks must not hold up other sessions.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "agent"))
 
     async def open(self, request: dict[str, Any]) -> FunctionConversation:
         """Return a conversation with a session of its own."""
@@ -95,12 +105,9 @@ class FunctionConversation(Conversation):
         call = functools.partial(factory.function, *([text, session] if factory.takes_session else [text]))
         started_at, started = time.time(), time.monotonic()
         with factory.collector.turn() if factory.collector else contextlib.nullcontext([]) as spans:
-            if factory.is_async:
-                result = await call()
-            else:
-                result = await _in_thread(factory.threads, call)
-                if inspect.isawaitable(result):
-                    result = await result
+            result = call() if factory.is_async else await asyncio.to_thread(call)
+            if inspect.isawaitable(result):
+                result = await result
         total = time.monotonic() - started
         events = list(events_of(result, session, text))
         session.messages += asked
@@ -114,9 +121,10 @@ class FunctionConversation(Conversation):
             "seconds": [total, total, 0.0],  # models and tools inside the function are not visible
             "throttled": 0,
             "events": events,
-            "trace": as_frame(spans),
-            "unseen": unseen(spans),
+            "trace": _as_frame(spans),
         }
+        if len(spans) > MAX_SPANS:
+            frame["unseen"] = f"a turn has more than {MAX_SPANS:,} spans: its tool calls are not all seen"
         body = encode(frame)
         if len(body) > factory.frame_bytes:
             raise WorkerError("output", f"the turn's events are larger than {factory.frame_bytes >> 20} MB")
@@ -319,9 +327,93 @@ def _positional_parameters(function: Callable[..., Any]) -> int:
     )
 
 
-async def _in_thread(threads: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
-    """Call in a thread, so that a function that blocks does not hold up other sessions."""
-    import contextvars
+class SpanCollector:
+    """A span processor of the SDK, which requires these methods. Spans may end in any thread."""
 
-    context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(threads, context.run, call)
+    def __init__(self) -> None:
+        self._open: dict[int, list[Any]] = {}
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        """Do nothing: a span has no attributes yet."""
+
+    def on_end(self, span: Any) -> None:
+        """Keep the span if its turn is in progress."""
+        kept = self._open.get(span.context.trace_id)
+        if kept is not None and len(kept) <= MAX_SPANS:  # one extra shows that there were more
+            kept.append(span)
+
+    def shutdown(self) -> None:
+        """Do nothing: no span is exported."""
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:  # noqa: ARG002 - the SDK's signature
+        """Do nothing: no span is buffered."""
+        return True
+
+    _on_ending = on_start
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[list[Any]]:
+        """Put everything inside into a trace of its own; yields the list to which its spans are added as they end."""
+        from opentelemetry import context, trace
+
+        trace_id = secrets.randbits(127) + 1
+        parent = trace.SpanContext(trace_id, secrets.randbits(63) + 1, True, trace.TraceFlags(1))
+        spans = self._open[trace_id] = []
+        token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
+        try:
+            yield spans
+        finally:
+            context.detach(token)
+            del self._open[trace_id]
+
+
+def collect_spans() -> SpanCollector | None:
+    """Start to collect spans; call it before the agent is imported. None without opentelemetry-sdk."""
+    for name, value in CAPTURE.items():
+        os.environ.setdefault(name, value)
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+    except Exception:  # noqa: BLE001 - any version, which may raise anything on import
+        return None
+    collector, begin = SpanCollector(), TracerProvider.__init__
+
+    def begin_with_collector(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self.add_span_processor(collector)
+
+    TracerProvider.__init__ = begin_with_collector
+    return collector
+
+
+def provide_tracers() -> None:
+    """Create a tracer provider if the agent, now imported, has created none."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))
+
+
+def _as_frame(spans: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": span.name,
+            "id": f"{span.context.span_id:016x}",
+            "parent": f"{span.parent.span_id:016x}" if span.parent is not None else "",
+            "start": span.start_time,
+            "end": span.end_time,
+            "attributes": _plain(span.attributes),
+            "events": [[event.name, _plain(event.attributes)] for event in span.events[:100]],
+        }
+        for span in spans[:MAX_SPANS]
+    ]
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    return {str(name): _cut(value) for name, value in (attributes or {}).items()}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    return [_cut(item) for item in value[:1000]] if isinstance(value, (list, tuple)) else value

@@ -13,7 +13,7 @@ def main() -> None:
     """Import all our modules, then start the program that imports and serves foreign code."""
     from agent_eval_worker_metrics import serve_metrics
     from agent_eval_worker_protocol import open_channel
-    from agent_eval_worker_serve import serve_agent
+    from agent_eval_worker_serve import Worker
 
     if len(sys.argv) == 2:  # noqa: PLR2004 - the socket alone
         import socket
@@ -26,8 +26,10 @@ def main() -> None:
         read_fd, write_fd, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     channel = open_channel(read_fd, write_fd)
     init = channel.receive()
-    if init is not None:
-        (serve_metrics if program == "metrics" else serve_agent)(channel, init)
+    if init is not None and program == "metrics":
+        serve_metrics(channel, init)
+    elif init is not None:
+        Worker(channel, init).run()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ or names the ``evaluate`` of ``source``. Each frame gets one answer, in turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import importlib
 import inspect
@@ -170,11 +171,9 @@ def fitting_arguments(function: Any, arguments: list[Any]) -> list[Any]:
     except (TypeError, ValueError):
         return arguments
     for chosen in (arguments, arguments[:-1]):
-        try:
+        with contextlib.suppress(TypeError):
             signature.bind(*chosen)
-        except TypeError:
-            continue
-        return chosen
+            return chosen
     wanted = "(eval_metric, actual_invocations, expected_invocations, conversation_scenario)"
     raise TypeError(f"it takes {signature}, and is called with {wanted}")
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from agent_eval_worker_errors import WorkerError, describe
+from agent_eval_worker_errors import WorkerError, chain, describe
 from agent_eval_worker_protocol import encode
 
 REPLAY_STATE = "_adk_replay_config"
@@ -217,7 +217,7 @@ class ConformanceReplay(ModelReplay):
         raise NotRecorded(self.problem)
 
     def explain(self, error: BaseException) -> str:
-        raised = {type(part).__name__: str(part) for part in _chain(error)}
+        raised = {type(part).__name__: str(part) for part in chain(error)}
         if "ReplayConfigError" in raised:
             raise WorkerError("environment", f"google-adk cannot replay it: {raised['ReplayConfigError']}")
         different = raised.get("ReplayVerificationError")
@@ -301,15 +301,6 @@ def _raw(event: Any) -> Any:
     with contextlib.suppress(Exception):  # ``encode`` handles what pydantic refuses
         return event.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"id", "timestamp"})
     return json.loads(encode(event))
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, the members of a group, and its causes."""
-    while error is not None:
-        yield error
-        for inner in getattr(error, "exceptions", ()):
-            yield from _chain(inner)
-        error = error.__cause__ or error.__context__
 
 
 def _shortened(text: str) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import contextlib
 import gc
-import inspect
 import os
 import platform
 import signal
@@ -16,30 +15,22 @@ import time
 import traceback
 from collections.abc import Coroutine
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import agent_eval_worker_load as loading
 from agent_eval_worker_errors import MAX_TEXT, describe, whole_text
-from agent_eval_worker_function import FunctionFactory, load_function
-from agent_eval_worker_plugin import RateLimitRetries, make_plugin_class, make_retry_options
+from agent_eval_worker_function import FunctionFactory, collect_spans, load_function, provide_tracers
 from agent_eval_worker_protocol import Channel, encode, flush_streams
 from agent_eval_worker_session import SessionFactory
-from agent_eval_worker_telemetry import collect_spans, provide_tracers
-from agent_eval_worker_turn import Conversation, Turn
+from agent_eval_worker_turn import Conversation, RateLimitRetries, make_plugin_class, make_retry_options
 
 # Import failures that no change of the code can mend. ``environment`` is the interpreter's.
 NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
 TICK_S = 0.1
 
 
-def serve_agent(channel: Channel, init: dict[str, Any]) -> None:
-    """Load the agent and serve sessions; does not return."""
-    Worker(channel, init).run()
-
-
 class Worker:
-    """All of the worker's state. Everything but ``session_on_stack`` runs on the loop's thread."""
+    """Loads the agent and serves sessions. Everything but ``_report_beats`` runs on the loop's thread."""
 
     def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
@@ -50,6 +41,8 @@ class Worker:
         self._stop = asyncio.Event()
         self._timeout = init["timeout_s"]
         self._last_tick = time.monotonic()
+        self._asked_at: float | None = None  # when the heartbeat asked for a tick that has not come yet
+        self._lagged = 0.0
 
     def run(self) -> None:
         """Serve until a stop frame comes; does not return."""
@@ -81,7 +74,7 @@ class Worker:
             return
         gc.freeze()
         gc.enable()
-        Heartbeat(loop, self._channel, self, min(1.0, self._timeout / 4)).start()
+        threading.Thread(target=self._report_beats, args=(loop,), name="agent-eval-heartbeat", daemon=True).start()
         # The worker survives an agent that cancels every task it can find.
         while not self._stop.is_set():
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,44 +82,39 @@ class Worker:
         await self._clean_up(loaded)
 
     async def _load(self) -> loading.LoadedAgent:
-        folder = Path(self._init["folder"])
-        sys.path[:0] = [place for place in self._init["sys_path"] if place not in sys.path]
-        if self._init.get("function"):
-            loading.load_dotenv(folder, Path(self._init["workspace"]))
-            return self._load_function(self._init["function"])
-        version = loading.require_adk()
-        loading.load_dotenv(folder, Path(self._init["workspace"]))
-        module = self._init.get("module")
-        loaded = await (loading.load_module(module, self._init["sub_agent"]) if module else loading.load(folder))
-        plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
-        limited = RateLimitRetries(self._timeout / 2)
+        init, version = self._init, ""
+        sys.path[:0] = [place for place in init["sys_path"] if place not in sys.path]
+        if not init["function"]:
+            version = loading.require_adk()
+        loading.load_dotenv(Path(init["folder"]), Path(init["workspace"]))
+        if init["function"]:
+            collector = collect_spans()
+            loaded = loading.LoadedAgent(load_function(init["function"]))
+            if collector is not None:
+                provide_tracers()
+            self._factory = FunctionFactory(loaded.agent, init["frame_bytes"], collector)
+        else:
+            module = init["module"]
+            loaded = await (
+                loading.load_module(module, init["sub_agent"]) if module else loading.load(Path(init["folder"]))
+            )
+            plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
+            limited = RateLimitRetries(self._timeout / 2)
 
-        def make_plugin(replay: Any) -> Any:
-            return plugin_class(None, replay) if replay is not None else plugin_class(retries, limited)
+            def make_plugin(replay: Any) -> Any:
+                return plugin_class(None, replay) if replay is not None else plugin_class(retries, limited)
 
-        self._factory = SessionFactory(loaded, make_plugin, self._init["frame_bytes"])
+            self._factory = SessionFactory(loaded, make_plugin, init["frame_bytes"])
         self._channel.send(
             {
                 "ev": "ready",
                 "python": platform.python_version(),
                 "adk": version,
-                "models": loading.models_of(loaded.agent),
+                "models": loading.models_of(loaded.agent) if version else [],
                 "packages": loading.installed(),
                 "exclusive": loaded.reset is not None,
             }
         )
-        return loaded
-
-    def _load_function(self, name: str) -> loading.LoadedAgent:
-        collector = collect_spans()
-        function = load_function(name)
-        if collector is not None:
-            provide_tracers()
-        module = inspect.getmodule(function)
-        self._factory = FunctionFactory(function, self._init["frame_bytes"], collector)
-        ready = {"python": platform.python_version(), "adk": "", "models": [], "packages": loading.installed()}
-        loaded = loading.LoadedAgent(function, module)
-        self._channel.send({"ev": "ready", **ready, "exclusive": False})
         return loaded
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -144,12 +132,7 @@ class Worker:
             return
         task = asyncio.ensure_future(getattr(self, "_on_" + frame["op"])(frame))
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
+        task.add_done_callback(self._tasks.discard)
 
     async def _on_open(self, frame: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -186,47 +169,74 @@ class Worker:
             body = encode({"ev": "closed", "s": frame["s"], "error": describe(error)})
         self._channel.send(body)
 
-    def tick(self, lag: float) -> None:
+    def _tick(self) -> None:
         """Charge the elapsed time to the turns, and cancel those over their limit.
 
-        The ``lag`` during which the loop was blocked is charged to a turn only if it is the only one: otherwise another
+        The lag during which the loop was blocked is charged to a turn only if it is the only one: otherwise another
         one's synchronous tool may have caused it.
         """
         now = time.monotonic()
+        asked_at, self._asked_at = self._asked_at or now, None
+        self._lagged += now - asked_at
         passed, self._last_tick = now - self._last_tick, now
         turns = [(name, session.turn) for name, session in self._sessions.items() if session.turn is not None]
         if len(turns) > 1:
-            passed = max(0.0, passed - lag)
+            passed = max(0.0, passed - (now - asked_at))
         for name, turn in turns:
             turn.charged += 0.0 if turn.idle else min(passed, now - turn.started)
-            if turn.timed_out_at is None and turn.charged > self._timeout:
-                turn.time_out(now)
-            elif turn.timed_out_at is not None and now - turn.timed_out_at > self._init["cancel_grace_s"]:
-                self._give_up(name, turn)
+            if turn.timed_out_at is None:
+                if turn.charged > self._timeout:
+                    turn.time_out(now)
+            elif not turn.answered and now - turn.timed_out_at > self._init["cancel_grace_s"]:
+                turn.answered = True
+                error = {"kind": "timeout", "message": "it was cancelled and goes on all the same", "traceback": ""}
+                self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
 
-    def _give_up(self, name: str, turn: Turn) -> None:
-        if not turn.answered:
-            turn.answered = True
-            error = {"kind": "timeout", "message": "it was cancelled and goes on all the same", "traceback": ""}
-            self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
+    def _report_beats(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the loop tick ten times a second, and report how long it did not.
 
-    def session_on_stack(self, frame: FrameType | None) -> str | None:
-        """Return the session whose code is on a stack, as far as its frames show. Runs on the heartbeat's thread."""
+        A report shows that the process is alive, and which stack blocks its loop. Runs on a thread of its own.
+        """
+        report_s, cpu = min(1.0, self._timeout / 4), time.process_time()
+        task, since = None, time.monotonic()  # the loop has been in one and the same task
+        reported = since
+        while not loop.is_closed():
+            time.sleep(TICK_S)
+            now = time.monotonic()
+            # Many tasks that are ready at once run one after the other before the loop ticks again: together they may
+            # take long, and none of them blocks.
+            current = asyncio.current_task(loop)
+            if self._asked_at is None or current is not task:
+                task, since = current, now
+            if now - reported >= report_s:
+                lag, spent = now - since, time.process_time()
+                # Busy with computing, or with waiting in a synchronous call: either way no good place for more
+                # sessions.
+                busy = max(spent - cpu, self._lagged + lag) / (now - reported)
+                cpu, self._lagged, reported = spent, 0.0, now
+                blocked = self._stack() if lag > report_s else {}
+                self._channel.send({"ev": "beat", "lag": lag, "busy": busy, **blocked})
+            if self._asked_at is None:
+                self._asked_at = now
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._tick)
+
+    def _stack(self) -> dict[str, Any]:
+        """Return the stack of the loop's thread, and the session whose code is on it, as far as its frames show."""
+        frames = sys._current_frames()  # noqa: SLF001 - the one way to see another thread's stack
+        frame = stack = frames.get(threading.main_thread().ident or 0)
+        shown = whole_text("".join(traceback.format_stack(stack, limit=30))[-MAX_TEXT:]) if stack else ""
         sessions = dict(self._sessions)
         while frame is not None:
             values = frame.f_locals
-            if isinstance(values.get("self"), Conversation):
-                return next((name for name, s in sessions.items() if s is values["self"]), None)
-            for name in ("invocation_context", "tool_context"):
-                found = values.get(name)
-                context = getattr(found, "_invocation_context", found)
-                service = getattr(context, "session_service", None)
-                if service is not None:
-                    return next(
-                        (n for n, s in sessions.items() if getattr(s.runner, "session_service", None) is service), None
-                    )
+            context = values.get("invocation_context", values.get("tool_context"))
+            service = getattr(getattr(context, "_invocation_context", context), "session_service", None)
+            for name, session in sessions.items():
+                own = getattr(session.runner, "session_service", None)
+                if values.get("self") is session or (service is not None and own is service):
+                    return {"stack": shown, "s": name}
             frame = frame.f_back
-        return None
+        return {"stack": shown, "s": None}
 
     async def _clean_up(self, loaded: loading.LoadedAgent) -> None:
         for task in list(self._tasks):
@@ -258,59 +268,3 @@ def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]
         if not task.done():
             time.sleep(0.01)
     task.result()
-
-
-class Heartbeat(threading.Thread):
-    """Makes the loop tick ten times a second, and reports every ``report_s`` seconds how long it did not.
-
-    A report shows that the process is alive, and which stack blocks its loop.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel, worker: Worker, report_s: float) -> None:
-        super().__init__(name="agent-eval-heartbeat", daemon=True)
-        self._loop = loop
-        self._channel = channel
-        self._worker = worker
-        self._report_s = report_s
-        self._asked_at: float | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._since = time.monotonic()  # the loop has been in one and the same task
-        self._lagged = 0.0
-        self._cpu = time.process_time()
-
-    def run(self) -> None:
-        reported = time.monotonic()
-        while not self._loop.is_closed():
-            time.sleep(TICK_S)
-            now = time.monotonic()
-            # Many tasks that are ready at once run one after the other before the loop ticks again: together they may
-            # take long, and none of them blocks.
-            task = asyncio.current_task(self._loop)
-            if self._asked_at is None or task is not self._task:
-                self._task, self._since = task, now
-            if now - reported >= self._report_s:
-                self._report(now - self._since, now - reported)
-                reported = now
-            if self._asked_at is None:
-                self._asked_at = now
-                with contextlib.suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(self._tick)
-
-    def _report(self, lag: float, passed: float) -> None:
-        cpu = time.process_time()
-        # Busy with computing, or with waiting in a synchronous call: either way no good place for more sessions.
-        busy = max(cpu - self._cpu, self._lagged + lag) / passed
-        self._cpu, self._lagged = cpu, 0.0
-        frame: dict[str, Any] = {"ev": "beat", "lag": lag, "busy": busy}
-        if lag > self._report_s:
-            frames = sys._current_frames()  # noqa: SLF001 - the one way to see another thread's stack
-            stack = frames.get(threading.main_thread().ident or 0)
-            frame["stack"] = whole_text("".join(traceback.format_stack(stack, limit=30))[-MAX_TEXT:]) if stack else ""
-            frame["s"] = self._worker.session_on_stack(stack)
-        self._channel.send(frame)
-
-    def _tick(self) -> None:
-        asked_at, self._asked_at = self._asked_at or 0.0, None
-        lag = time.monotonic() - asked_at
-        self._lagged += lag
-        self._worker.tick(lag)

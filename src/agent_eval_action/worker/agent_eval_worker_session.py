@@ -9,7 +9,7 @@ import inspect
 import json
 import time
 import warnings
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from agent_eval_worker_calls import OpenCalls
@@ -54,8 +54,7 @@ class SessionFactory:
                 await done
         replay = make_replay(request.get("replay"), self._loaded.agent)
         plugin = self._make_plugin(replay)
-        last = replay.plugins if replay is not None else ()
-        self.last_runner = runner = self._runner(request["app"], plugin, last)
+        self.last_runner = runner = self._runner(request["app"], plugin, replay.plugins if replay is not None else ())
         session = await runner.session_service.create_session(
             app_name=request["app"],
             user_id=request["user"],
@@ -124,7 +123,9 @@ class AgentConversation(Conversation):
         self._plugin.turn = turn
         limit, events, size = self._factory.frame_bytes, [], 0
         started_at, started = time.time(), time.monotonic()
-        async with contextlib.aclosing(self._events(turn, message)) as stream:
+        run = functools.partial(self.runner.run_async, **self._key)
+        made = run(new_message=message) if self._replay is None else self._replay.events(turn, message, run)
+        async with contextlib.aclosing(made) as stream:
             async for event in stream:
                 events.append(_encode_event(event))
                 self._note_calls(event)
@@ -172,11 +173,6 @@ class AgentConversation(Conversation):
             raise WorkerError("not_asked", str(error)) from None
         for answer, identifier in zip(answers, found, strict=True):
             answer.id = identifier
-
-    def _events(self, turn: Turn, message: Any) -> AsyncGenerator[Any, None]:
-        if self._replay is None:
-            return self.runner.run_async(**self._key, new_message=message)  # type: ignore[no-any-return] # of google-adk
-        return self._replay.events(turn, message, functools.partial(self.runner.run_async, **self._key))
 
     async def state(self) -> dict[str, Any]:
         session = await self.runner.session_service.get_session(app_name=self._app_name, **self._key)

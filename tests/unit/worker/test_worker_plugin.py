@@ -6,9 +6,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_plugin import make_retry_options
 from agent_eval_worker_rate import Start
-from agent_eval_worker_turn import Turn, TurnSpan, details_of, union_seconds
+from agent_eval_worker_turn import Turn, TurnSpan, details_of, make_retry_options, union_seconds
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st

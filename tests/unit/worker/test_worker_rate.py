@@ -6,9 +6,8 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_plugin import RateLimitRetries
 from agent_eval_worker_rate import MARGIN, RateEstimator, backoff, seconds
-from agent_eval_worker_turn import Turn
+from agent_eval_worker_turn import RateLimitRetries, Turn
 from google.genai.errors import ClientError
 
 
