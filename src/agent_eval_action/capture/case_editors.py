@@ -1,7 +1,4 @@
-"""Editors for each format of eval file: add a case, or replace a case's expectations, in JSON or in a table.
-
-The functions for JSON formats take the value of a whole file and return a new one; they do not change the old one.
-"""
+"""Editors for each format of eval file: add a case, or replace a case's expectations, in JSON or in a table."""
 
 from __future__ import annotations
 
@@ -16,33 +13,39 @@ from pydantic.alias_generators import to_camel
 
 from agent_eval_action.capture.cases import ExpectedTurn, call_value
 from agent_eval_action.capture.json_edits import edit_json
-from agent_eval_action.diagnostics.tables import DELIMITERS, Table
+from agent_eval_action.diagnostics.tables import Table, row_values
 from agent_eval_action.results.evalset import EvalCase, FunctionCall, JsonObject
 
 _FREE: Final = frozenset({"args", "response", "state", "final_session_state"})
-_Turns = Sequence[tuple[ExpectedTurn, ExpectedTurn]]
-"""The old and the new expectations of each turn."""
 
 
 class NotEditable(Exception):  # noqa: N818 - internal signal; becomes the error of a file
     """A file or a case cannot be edited; the message is a sentence."""
 
 
-def _add_to_eval_set(value: Any, case: JsonObject) -> Any:
-    """Add a case to a set of ADK, ADK-Rust or trpc-agent."""
-    cases_key = "evalCases" if "evalCases" in value else "eval_cases"
-    cases = value.get(cases_key) or []
+def _make_for_eval_set(cases: Sequence[JsonObject], case: JsonObject) -> JsonObject:
+    """Return a case for a set of ADK, ADK-Rust or trpc-agent."""
     turns = [turn for other in cases for turn in other.get("conversation") or () if isinstance(turn, dict)]
     chat = any(_is_chat(_get(turn, "user_content")) for turn in turns)
     made = {**case, "conversation": [_chat_turn(turn) if chat else turn for turn in case["conversation"]]}
-    return {**value, cases_key: [*cases, _camel(made) if any(map(_is_camel, cases)) else made]}
+    return _camel(made) if any(map(_is_camel, cases)) else made
 
 
-def _add_to_dataset(value: Any, case: JsonObject) -> Any:
-    """Add a case to a dataset of agents-cli; all turns but the last become its history."""
+def _change_in_eval_set(case: JsonObject, changes: Sequence[ExpectedTurn]) -> JsonObject:
+    camel = _is_camel(case)
+    turns = zip(case["conversation"], changes, strict=True)
+    return {**case, "conversation": [_changed_turn(turn, change, camel=camel) for turn, change in turns]}
+
+
+_SIDES: Final = (("user", "user_content"), ("model", "final_response"))
+
+
+def _make_for_dataset(cases: Sequence[JsonObject], case: JsonObject) -> JsonObject:
+    """Return a case for a dataset of agents-cli; all turns but the last become its history."""
     *past, last = case["conversation"]
-    name = "evalCaseId" if any("evalCaseId" in other for other in value.get("eval_cases", ())) else "eval_case_id"
-    made: JsonObject = {name: case["eval_id"]}
+    made: JsonObject = {
+        "evalCaseId" if any("evalCaseId" in other for other in cases) else "eval_case_id": case["eval_id"]
+    }
     if past:
         spoken = [(side, turn.get(key)) for turn in past for side, key in _SIDES if turn.get(key)]
         events = [*spoken, ("user", last["user_content"])]
@@ -52,16 +55,22 @@ def _add_to_dataset(value: Any, case: JsonObject) -> Any:
         made["prompt"] = last["user_content"]
     if last.get("final_response"):
         made["reference"] = {"response": last["final_response"]}
-    key = "evalCases" if "evalCases" in value else "eval_cases"
-    return {**value, key: [*value[key], made]}
+    return made
 
 
-_SIDES: Final = (("user", "user_content"), ("model", "final_response"))
+def _change_in_dataset(case: JsonObject, changes: Sequence[ExpectedTurn]) -> JsonObject:
+    """Return a case with another reference; a dataset has expectations only for the last turn."""
+    if changes[-1].answer is None:
+        return case
+    old = case.get("reference")
+    inner = old if isinstance(old, dict) and old.keys() & {"role", "parts"} else (old or {}).get("response")
+    answer = _answer(inner, changes[-1].answer, chat=False)
+    return {**case, "reference": answer if inner is old and old is not None else {**(old or {}), "response": answer}}
 
 
-def _add_to_legacy_list(value: Any, case: JsonObject) -> Any:
-    """Add a case to a list in ADK's older schema."""
-    if value and not any("data" in item for item in value):
+def _make_for_legacy_list(cases: Sequence[JsonObject], case: JsonObject) -> JsonObject:
+    """Return a case for a list in ADK's older schema."""
+    if cases and not any("data" in other for other in cases):
         raise NotEditable("the file is one conversation, a list of turns: name another file for this case")
     data = []
     for turn in case["conversation"]:
@@ -69,59 +78,23 @@ def _add_to_legacy_list(value: Any, case: JsonObject) -> Any:
         made = {"query": _text(turn["user_content"]), "expected_tool_use": [_legacy_call(call) for call in calls]}
         data.append({**made, **({"reference": _text(turn["final_response"])} if turn.get("final_response") else {})})
     session = case.get("session_input")
-    return [
-        *value,
-        {"name": case["eval_id"], "data": data, **({"initial_session": session} if session else {})},
-    ]
+    return {"name": case["eval_id"], "data": data, **({"initial_session": session} if session else {})}
 
 
-def _replace_in_eval_set(value: Any, index: int, turns: _Turns) -> Any:
-    """Replace a case's expectations in an eval set."""
-    key = "evalCases" if "evalCases" in value else "eval_cases"
-    case = value[key][index]
-    made = [
-        _replaced_turn(turn, before, after, camel=_is_camel(case))
-        for turn, (before, after) in zip(case["conversation"], turns, strict=True)
-    ]
-    return {**value, key: _replaced(value[key], index, {**case, "conversation": made})}
+def _change_in_legacy_list(case: JsonObject, changes: Sequence[ExpectedTurn]) -> JsonObject:
+    return {**case, "data": list(map(_changed_legacy_turn, case["data"], changes))}
 
 
-def _replace_in_dataset(value: Any, index: int, turns: _Turns) -> Any:
-    """Replace a case's reference in a dataset, which has expectations only for the last turn."""
-    key = "evalCases" if "evalCases" in value else "eval_cases"
-    case, (before, after) = value[key][index], turns[-1]
-    if before.answer == after.answer:
-        return value
-    old = case.get("reference")
-    inner = old if isinstance(old, dict) and old.keys() & {"role", "parts"} else (old or {}).get("response")
-    answer = _answer(inner, after.answer or "", chat=False)
-    reference = answer if inner is old and old is not None else {**(old or {}), "response": answer}
-    return {**value, key: _replaced(value[key], index, {**case, "reference": reference})}
-
-
-def _replace_in_legacy_list(value: Any, index: int, turns: _Turns) -> Any:
-    """Replace a case's expectations in an older list, which may be a list of cases or the turns of a single one."""
-    if not any("data" in item for item in value):
-        return [_replaced_legacy(turn, *pair) for turn, pair in zip(value, turns, strict=True)]
-    case = value[index]
-    data = [_replaced_legacy(turn, *pair) for turn, pair in zip(case["data"], turns, strict=True)]
-    return _replaced(value, index, {**case, "data": data})
-
-
-def _replaced(items: list[Any], index: int, item: Any) -> list[Any]:
-    return [*items[:index], item, *items[index + 1 :]]
-
-
-def _replaced_legacy(turn: JsonObject, before: ExpectedTurn, after: ExpectedTurn) -> JsonObject:
+def _changed_legacy_turn(turn: JsonObject, change: ExpectedTurn) -> JsonObject:
     made = dict(turn)
-    if after.calls is not None and before.comparable[0] != after.comparable[0]:
+    if change.calls is not None:
         known = [
             (item, FunctionCall(name=item.get("tool_name"), args=item.get("tool_input") or None))
             for item in made.get("expected_tool_use") or ()
         ]
-        made["expected_tool_use"] = _kept_or_new(known, after.calls, _legacy_call)
-    if after.answer is not None and before.answer != after.answer:
-        made["reference"] = after.answer
+        made["expected_tool_use"] = _kept_or_new(known, change.calls, _legacy_call)
+    if change.answer is not None:
+        made["reference"] = change.answer
     return made
 
 
@@ -129,23 +102,23 @@ def _legacy_call(call: FunctionCall) -> JsonObject:
     return {"tool_name": call.name or "", "tool_input": call.args or {}}
 
 
-def _replaced_turn(turn: JsonObject, before: ExpectedTurn, after: ExpectedTurn, *, camel: bool) -> JsonObject:
+def _changed_turn(turn: JsonObject, change: ExpectedTurn, *, camel: bool) -> JsonObject:
     made, chat = dict(turn), _is_chat(_get(turn, "user_content"))
-    if after.calls is not None and before.comparable[0] != after.comparable[0]:
+    if change.calls is not None:
         if "tools" in turn or (chat and _get(turn, "intermediate_data") is None):
             tools = [item for item in turn.get("tools") or () if isinstance(item, dict)]
             known = [(item, _call(item, item.get("arguments", item.get("args")))) for item in tools]
-            made["tools"] = _kept_or_new(known, after.calls, _chat_call)
+            made["tools"] = _kept_or_new(known, change.calls, _chat_call)
         else:
             key = _key(turn, "intermediate_data", camel=camel)
-            made[key] = _replaced_data(turn.get(key) or {}, after.calls, camel=camel)
-    if after.answer is not None and before.answer != after.answer:
+            made[key] = _changed_data(turn.get(key) or {}, change.calls, camel=camel)
+    if change.answer is not None:
         key = _key(turn, "final_response", camel=camel)
-        made[key] = _answer(turn.get(key), after.answer, chat=chat)
+        made[key] = _answer(turn.get(key), change.answer, chat=chat)
     return made
 
 
-def _replaced_data(data: JsonObject, calls: Sequence[FunctionCall], *, camel: bool) -> JsonObject:
+def _changed_data(data: JsonObject, calls: Sequence[FunctionCall], *, camel: bool) -> JsonObject:
     events = _key(data, "invocation_events", camel=camel)
     if events in data:
         author = next((event.get("author") for event in data[events] if isinstance(event, dict)), None) or "agent"
@@ -204,11 +177,14 @@ def _chat_call(call: FunctionCall) -> JsonObject:
     return {"name": call.name or "", "arguments": call.args or {}}
 
 
-def _text(content: Any) -> str:
+_TEXTS_ALONE: Final = "this file's format holds texts alone, and a message of the conversation is more than text"
+
+
+def _text(content: Any, why_not: str = _TEXTS_ALONE) -> str:
     """Return a message's text. Raises NotEditable if it has other parts."""
     parts = content.get("parts") or []
     if not all(isinstance(part, dict) and "text" in part for part in parts):
-        raise NotEditable("this file's format holds texts alone, and a message of the conversation is more than text")
+        raise NotEditable(why_not)
     return "\n".join(part["text"] for part in parts)
 
 
@@ -216,7 +192,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
     return value.get(name, value.get(to_camel(name)))
 
 
-def _key(value: Mapping[str, Any], name: str, *, camel: bool) -> str:
+def _key(value: Mapping[str, Any], name: str, *, camel: bool = False) -> str:
     """Return the key as the object spells it, else in the case's style."""
     other = to_camel(name)
     return name if name in value else other if other in value or camel else name
@@ -236,126 +212,147 @@ def _camel(value: Any) -> Any:
     return [_camel(item) for item in value] if isinstance(value, list) else value
 
 
-JSON_FORMATS: Final[Mapping[str, tuple[Callable[[Any, JsonObject], Any], Callable[[Any, int, _Turns], Any]]]] = {
-    **dict.fromkeys(("adk", "adk_rust", "trpc"), (_add_to_eval_set, _replace_in_eval_set)),
-    "agents_cli": (_add_to_dataset, _replace_in_dataset),
-    "adk_legacy": (_add_to_legacy_list, _replace_in_legacy_list),
+JSON_FORMATS: Final[
+    Mapping[
+        str,
+        tuple[
+            Callable[[Sequence[JsonObject], JsonObject], JsonObject],
+            Callable[[JsonObject, Sequence[ExpectedTurn]], JsonObject],
+        ],
+    ]
+] = {
+    **dict.fromkeys(("adk", "adk_rust", "trpc"), (_make_for_eval_set, _change_in_eval_set)),
+    "agents_cli": (_make_for_dataset, _change_in_dataset),
+    "adk_legacy": (_make_for_legacy_list, _change_in_legacy_list),
 }
-"""For each JSON format, the functions that add a case and that replace expectations."""
+"""For each JSON format, the functions that make a case for a file's cases, and that change a case's expectations."""
 
 
 class JsonEditor:
     """Edits a JSON file in one of ``JSON_FORMATS``; ``text`` applies the edits."""
 
     def __init__(self, form: str, text: str) -> None:
-        self._add, self._replace = JSON_FORMATS[form]
+        self._make, self._change = JSON_FORMATS[form]
         self._before, self._value = text, json.loads(text)
+        self._key = "" if isinstance(self._value, list) else _key(self._value, "eval_cases")
+        self._cases = list((self._value.get(self._key) or ()) if self._key else self._value)
 
     def add(self, case: JsonObject) -> None:
         """Add a case. Raises NotEditable."""
-        self._value = self._add(self._value, case)
+        self._cases.append(self._make(self._cases, case))
 
-    def replace(self, index: int, _: EvalCase, turns: _Turns) -> None:
-        """Replace a case's expectations. Raises NotEditable."""
-        self._value = self._replace(self._value, index, turns)
+    def replace(self, index: int, _: EvalCase, changes: Sequence[ExpectedTurn]) -> None:
+        """Change a case's expectations: what is None in a turn stays. Raises NotEditable."""
+        if not self._key and not any("data" in item for item in self._cases):  # the list is one conversation
+            self._cases = list(map(_changed_legacy_turn, self._cases, changes))
+        else:
+            self._cases[index] = self._change(self._cases[index], changes)
 
     def text(self) -> str:
         """Return the edited file."""
-        return edit_json(self._before, self._value)
+        return edit_json(self._before, {**self._value, self._key: self._cases} if self._key else self._cases)
 
 
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-
-
-def _with_row(table: Table, text: str, roles: Mapping[str, str], case: JsonObject) -> str:
-    """Add a case to a table. Raises NotEditable if a row cannot hold it."""
-    if len(case["conversation"]) > 1:
-        turns = len(case["conversation"])
-        raise NotEditable(f"a row of a table holds one message, and this conversation has {turns}: name a JSON file")
-    turn = case["conversation"][0]
-    parts = turn["user_content"]["parts"]
-    if any(part.keys() != {"text"} for part in parts):
-        raise NotEditable("a row of a table holds a text, and the message is more than text: name a JSON file")
-    state = (case.get("session_input") or {}).get("state")
-    if state and "state" not in roles:
-        raise NotEditable("the table has no column for the state that this conversation begins with")
-    calls = turn["intermediate_data"]["tool_uses"]
-    answer = "\n".join(part["text"] for part in (turn.get("final_response") or {}).get("parts", ()))
-    given = {
-        "id": case["eval_id"],
-        "prompt": "\n".join(part["text"] for part in parts),
-        "reference": answer,
-        "expected_tools": calls,
-        "state": state,
-    }
-    cells = {roles[role]: value for role, value in given.items() if role in roles and value not in (None, "")}
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    whole = text.endswith(("\n", "\r"))
-    if table.is_csv:
-        columns = list(table.columns)
-        if missing := [name for name in cells if name not in columns]:
-            raise NotEditable(f"the column {missing[0]} is inside another one: add the row by hand")
-        written = _delimiter(table, text).join(_cell(cells.get(name, ""), _delimiter(table, text)) for name in columns)
-    else:
-        first = json.loads(next(line for line in text.split("\n") if line.strip()))
-        row: JsonObject = {}
-        for name, value in cells.items():
-            _set(row, name, value)
-        wrapped = isinstance(first.get("item"), dict) and first.keys() <= {"item", "sample"}
-        written = json.dumps({"item": row} if wrapped else row, ensure_ascii=text.isascii() and "\\u" in text)
-    return text + ("" if whole else line_end) + written + (line_end if whole else "")
 
 
 class RowEditor:
     """Edits a table with the contents ``text``. ``roles``: columns by what they hold."""
 
     def __init__(self, table: Table, text: str, roles: Mapping[str, str]) -> None:
-        self._table, self._before, self._roles = table, text, roles
+        self._table, self._text, self._roles = table, text, roles
+        self._delimiter = table.delimiter(re.split(r"[\r\n]", text, maxsplit=1)[0])
         self._lines = [found.start() for found in _LINE.finditer(text)]
         self._splices: list[tuple[int, int, str]] = []
 
     def add(self, case: JsonObject) -> None:
         """Add a case after the last row. Raises NotEditable if a row cannot hold it."""
-        added = _with_row(self._table, self._before, self._roles, case)
-        self._splices.append((0, len(self._before), added))
+        text, turn = self._text, case["conversation"][0]
+        if (turns := len(case["conversation"])) > 1:
+            raise NotEditable(
+                f"a row of a table holds one message, and this conversation has {turns}: name a JSON file"
+            )
+        why_not = "a row of a table holds a text, and the message is more than text: name a JSON file"
+        state = (case.get("session_input") or {}).get("state")
+        given = {
+            "id": case["eval_id"],
+            "prompt": _text(turn["user_content"], why_not),
+            "reference": _text(turn.get("final_response") or {}),
+            "expected_tools": turn["intermediate_data"]["tool_uses"],
+            "state": state,
+        }
+        if state and "state" not in self._roles:
+            raise NotEditable("the table has no column for the state that this conversation begins with")
+        cells = {name: given[role] for role, name in self._roles.items() if given.get(role) not in (None, "")}
+        if self._table.is_csv:
+            if missing := [name for name in cells if name not in self._table.columns]:
+                raise NotEditable(f"the column {missing[0]} is inside another one: add the row by hand")
+            written = self._delimiter.join(self._cell(cells.get(name, "")) for name in self._table.columns)
+        else:
+            first = json.loads(next(line for line in text.split("\n") if line.strip()))
+            row: JsonObject = {}
+            for name, value in cells.items():
+                _set(row, name, value)
+            row = row if row_values(first) is first else {"item": row}
+            written = json.dumps(row, ensure_ascii=text.isascii() and "\\u" in text)
+        line_end = "\r\n" if "\r\n" in text else "\n"
+        self._text += written + line_end if text.endswith(("\n", "\r")) else line_end + written
 
-    def replace(self, _: int, case: EvalCase, turns: _Turns) -> None:
-        """Replace the expectations of a row's case. Raises NotEditable."""
-        (before, after), changes = turns[-1], JsonObject()
-        if after.answer is not None and before.answer != after.answer:
-            changes[_column(self._roles, "reference")] = after.answer
-        if after.calls is not None and before.comparable[0] != after.comparable[0]:
-            changes[_column(self._roles, "expected_tools")] = [call_value(call) for call in after.calls]
+    def replace(self, _: int, case: EvalCase, changes: Sequence[ExpectedTurn]) -> None:
+        """Change the expectations of a row's case: what is None stays. Raises NotEditable."""
+        last, cells = changes[-1], JsonObject()
+        if last.answer is not None:
+            cells[_column(self._roles, "reference")] = last.answer
+        if last.calls is not None:
+            cells[_column(self._roles, "expected_tools")] = [call_value(call) for call in last.calls]
         start = self._lines[(case.line or 1) - 1]
         if self._table.is_csv:
-            self._splices += _changed_cells(self._table, self._before, start, changes)
-        else:
-            found = _LINE.match(self._before, start)
-            row = found.group() if found else ""
-            self._splices.append((start, start + len(row), _edited_object(row, changes)))
+            self._splices += self._changed_cells(start, cells)
+            return
+        end = next((line for line in self._lines if line > start), len(self._text))
+        body = self._text[start:end].rstrip("\r\n")
+        row = json.loads(body)
+        for name, value in cells.items():
+            _set(row_values(row), name, value)
+        self._splices.append((start, start + len(body), edit_json(body, row)))
 
     def text(self) -> str:
         """Return the edited table."""
-        text = self._before
+        text = self._text
         for begin, end, written in sorted(self._splices, reverse=True):
             text = text[:begin] + written + text[end:]
         return text
+
+    def _changed_cells(self, start: int, changes: JsonObject) -> list[tuple[int, int, str]]:
+        cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^{re.escape(self._delimiter)}\r\n]*))')
+        splices, offset = [], start
+        for column in self._table.columns:
+            found = cell.match(self._text, offset)
+            if found is None:
+                raise NotEditable("the row cannot be taken apart: edit it by hand")
+            if column in changes:
+                old, value = found.group(1) or found.group(2) or "", changes[column]
+                if isinstance(value, str) and old[:1] in {"{", "["}:
+                    raise NotEditable(f"{column} is more than a text in this row: edit it by hand")
+                splices.append((found.start(), found.end(), self._cell(value, quoted=found.group(1) is not None)))
+            offset = found.end() + len(self._delimiter)
+        if len(splices) < len(changes):
+            raise NotEditable("the expectation is inside another column: edit it by hand")
+        return splices
+
+    def _cell(self, value: Any, *, quoted: bool = False) -> str:
+        written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if quoted:
+            return '"' + written.replace('"', '""') + '"'
+        line = io.StringIO()
+        csv.writer(line, delimiter=self._delimiter, lineterminator="").writerow([written, ""])
+        return line.getvalue().removesuffix(self._delimiter)
 
 
 def _column(roles: Mapping[str, str], role: str) -> str:
     if role not in roles:
         raise NotEditable(f"the table has no column for the {role.replace('_', ' ')}")
     return roles[role]
-
-
-def _edited_object(row: str, changes: JsonObject) -> str:
-    old = json.loads(row)
-    new = json.loads(row)
-    wrapped = isinstance(old.get("item"), dict) and old.keys() <= {"item", "sample"}
-    for name, value in changes.items():
-        _set(new["item"] if wrapped else new, name, value)
-    body = row.rstrip("\r\n")
-    return edit_json(body, new) + row[len(body) :]
 
 
 def _set(row: JsonObject, name: str, value: Any) -> None:
@@ -370,38 +367,3 @@ def _set(row: JsonObject, name: str, value: Any) -> None:
     if isinstance(value, str) and not isinstance(row.get(name, ""), str):
         raise NotEditable(f"{name} is more than a text in this row: edit it by hand")
     row[name] = value
-
-
-def _changed_cells(table: Table, text: str, start: int, changes: JsonObject) -> list[tuple[int, int, str]]:
-    delimiter = _delimiter(table, text)
-    cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^{re.escape(delimiter)}\r\n]*))')
-    splices, offset = [], start
-    for column in table.columns:
-        found = cell.match(text, offset)
-        if found is None:
-            raise NotEditable("the row cannot be taken apart: edit it by hand")
-        if column in changes:
-            old, value = found.group(1) or found.group(2) or "", changes[column]
-            if isinstance(value, str) and old[:1] in {"{", "["}:
-                raise NotEditable(f"{column} is more than a text in this row: edit it by hand")
-            splices.append((found.start(), found.end(), _cell(value, delimiter, quoted=found.group(1) is not None)))
-        offset = found.end() + len(delimiter)
-    if len(splices) < len(changes):
-        raise NotEditable("the expectation is inside another column: edit it by hand")
-    return splices
-
-
-def _cell(value: Any, delimiter: str, *, quoted: bool = False) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if quoted:
-        return '"' + written.replace('"', '""') + '"'
-    line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, lineterminator="").writerow([written, ""])
-    return line.getvalue().removesuffix(delimiter)
-
-
-def _delimiter(table: Table, text: str) -> str:
-    if table.path.suffix.lower() == ".tsv":
-        return "\t"
-    first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
-    return max(DELIMITERS, key=first_line.count)

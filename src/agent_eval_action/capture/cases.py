@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from agent_eval_action.llm.client import sendable_json
-from agent_eval_action.results.evalset import Content, EvalCase, FunctionCall, Invocation, JsonObject, SessionInput
+from agent_eval_action.results.evalset import EvalCase, FunctionCall, Invocation, JsonObject, SessionInput
 from agent_eval_action.results.redaction import Redaction
 
 
@@ -37,17 +37,12 @@ def case_of_turns(
 
 
 def _turn(turn: Invocation) -> JsonObject:
-    made: JsonObject = {"user_content": _content(turn.user_content, "user")}
+    user = turn.user_content
+    made: JsonObject = {"user_content": {"parts": user.wire().get("parts", []), "role": user.role or "user"}}
     if turn.response_text:
         made["final_response"] = {"parts": [{"text": turn.response_text}], "role": "model"}
-    calls = [call_value(call) for call in turn.tool_calls()]
-    made["intermediate_data"] = {"tool_uses": calls}
+    made["intermediate_data"] = {"tool_uses": [call_value(call) for call in turn.tool_calls()]}
     return made
-
-
-def _content(content: Content, role: str) -> JsonObject:
-    parts = content.wire().get("parts", [])
-    return {"parts": parts, "role": content.role or role}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +62,27 @@ class ExpectedTurn:
     @property
     def comparable(self) -> tuple[Any, ...]:
         """The key by which turns are compared: names and arguments of calls without ids, and the answer."""
-        calls = None if self.calls is None else [call_value(call) for call in self.calls]
-        return json.dumps(calls, sort_keys=True, default=str), self.answer or None
+        return json.dumps(self.to_json()["tool_calls"], sort_keys=True, default=str), self.answer or None
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that users edit."""
         calls = None if self.calls is None else [call_value(call) for call in self.calls]
         return {"user": self.user, "tool_calls": calls, "answer": self.answer}
 
+    def differing_from(self, before: ExpectedTurn) -> ExpectedTurn:
+        """Return what to write into a turn that expects ``before``: None for what stays."""
+        calls = None if self.comparable[0] == before.comparable[0] else self.calls
+        return replace(self, calls=calls, answer=None if self.answer == before.answer else self.answer or "")
+
     def changed_by(self, edited: Mapping[str, Any]) -> ExpectedTurn:
         """Return the turn with a user's edits. Raises ValueError with a sentence."""
         calls, answer = edited.get("tool_calls"), edited.get("answer")
         whole = isinstance(answer, str | None) and isinstance(calls, list | None)
         if not whole or not all(map(_is_call, calls or ())):
-            raise ValueError(_FORM)
+            call = '{"name": "roll_die", "args": {"sides": 6}}'
+            raise ValueError(f'"tool_calls" is null or a list of {call}, and "answer" is null or a text')
         made = None if calls is None else tuple(FunctionCall(name=c["name"], args=c.get("args")) for c in calls)
         return replace(self, calls=made, answer=answer)
-
-
-_FORM: Final = (
-    '"tool_calls" is null or a list of {"name": "roll_die", "args": {"sides": 6}}, and "answer" is null or a text'
-)
 
 
 def _is_call(value: Any) -> bool:
@@ -112,17 +107,14 @@ def proposed_turns(
     If the case expects only calls, no answer is added; if it expects only an answer, calls are added only if a
     criterion scores them (``calls_count``). Turns that the agent did not reach keep their expectations.
     """
-    turns = [
-        _proposed(turn, ExpectedTurn.of_turn(done), calls_count=calls_count)
-        for turn, done in zip(expected, made, strict=False)
-    ]
+    turns = []
+    for turn, made_turn in zip(expected, made, strict=False):
+        done, nothing = ExpectedTurn.of_turn(made_turn), turn.calls is None and turn.answer is None
+        wants_calls = turn.calls is not None or nothing or (calls_count and done.calls)
+        wants_answer = turn.answer is not None or nothing
+        calls, answer = (done.calls or () if wants_calls else None), (done.answer or "" if wants_answer else None)
+        turns.append(replace(turn, calls=calls, answer=answer))
     return (*turns, *expected[len(turns) :])
-
-
-def _proposed(turn: ExpectedTurn, done: ExpectedTurn, *, calls_count: bool) -> ExpectedTurn:
-    nothing = turn.calls is None and turn.answer is None
-    calls = done.calls or () if turn.calls is not None or nothing or (calls_count and done.calls) else None
-    return replace(turn, calls=calls, answer=done.answer or "" if turn.answer is not None or nothing else None)
 
 
 def same_turns(before: Iterable[ExpectedTurn], after: Iterable[ExpectedTurn]) -> bool:

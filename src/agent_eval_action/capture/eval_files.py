@@ -6,6 +6,7 @@ The new text is read back before it replaces the file: all other cases must stil
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import os
 import tempfile
@@ -26,7 +27,7 @@ from agent_eval_action.folders import relative
 from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.formats.tables import column_roles
-from agent_eval_action.results.evalset import ColumnMapping, DatasetCase, EvalCase, EvalSet, JsonObject
+from agent_eval_action.results.evalset import ColumnMapping, DatasetCase, EvalCase, JsonObject
 
 _REFUSED: Final = {
     "adk_session": "a session is a recording: it is one case, which is made by recording it again",
@@ -64,9 +65,22 @@ class EvalFile:
         cases = list(cases)
         if not os.path.lexists(self.path):
             self.refuse_unless_extensible()
-            return self._create(cases, force=force)
-        self._refuse_taken(self.load().eval_set.eval_cases, cases, force=force)
-        return tuple(self._add(case) for case in cases)
+            self._refuse_taken((), cases, force=force)
+            name = self.path.name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
+            value = {"eval_set_id": name, "name": name, "eval_cases": cases}
+            self._replace_file(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+            return tuple(case["eval_id"] for case in cases)
+        loaded = self.load()
+        known = loaded.eval_set.eval_cases
+        self._refuse_taken(known, cases, force=force)
+        editor = self._editor(loaded)
+        try:
+            for case in cases:
+                editor.add(case)
+        except NotEditable as why:
+            raise self._error(str(why)) from None
+        added = range(len(known), len(known) + len(cases))
+        return tuple(case.eval_id for case in self._write(editor.text(), known, dict.fromkeys(added))[len(known) :])
 
     def refuse_unless_extensible(self) -> None:
         """Raise an AgentEvalError if no case can be added or the file cannot be created. Call it before capturing."""
@@ -78,24 +92,13 @@ class EvalFile:
         if not os.access(folder, os.W_OK):
             raise OutputError(f"{self._where} cannot be written: {relative(folder, self.workspace)} is read-only")
 
-    def _add(self, case: JsonObject) -> str:
-        loaded = self.load()
-        editor = self._editor(loaded)
-        try:
-            editor.add(case)
-        except NotEditable as why:
-            raise self._error(str(why)) from None
-        return self._write(editor.text(), loaded.eval_set, {len(loaded.eval_set.eval_cases): None}).eval_id
-
-    def replace_expectations(self, case_id: str, turns: Sequence[ExpectedTurn]) -> bool:
-        """Replace a case's expectations. Returns whether the file changed.
+    def replace_expectations(self, case_id: str, turns: Sequence[ExpectedTurn]) -> None:
+        """Replace a case's expectations.
 
         Raises UsageError if there is no such case, EvalFileError if it cannot be edited, and OutputError.
         """
-        before = self._text()
         if refused := self.replace_many({case_id: turns}):
             raise self._error(f"case {clip(case_id, 200)}: {refused[case_id]}")
-        return self._text() != before
 
     def replace_many(self, wanted: Mapping[str, Sequence[ExpectedTurn]]) -> dict[str, str]:
         """Replace the expectations of cases by id. Returns, by id, why some cases were left unchanged.
@@ -115,15 +118,23 @@ class EvalFile:
             expected = expected_turns(case)
             if same_turns(expected, turns):
                 continue
-            try:
-                _refuse_unedited(case, loaded.format)
-                editor.replace(places[case_id], case, list(zip(expected, turns, strict=True)))
-            except NotEditable as why:
-                refused[case_id] = str(why)
+            why_not = ""
+            if case.conversation_scenario is not None:
+                why_not = "its user is simulated, so it expects no fixed turns"
+            elif isinstance(case, DatasetCase) and case.recorded and loaded.format != "agents_cli":
+                why_not = "it is a recording, whose turns are scored as they stand"
+            else:
+                changes = [after.differing_from(before) for before, after in zip(expected, turns, strict=True)]
+                try:
+                    editor.replace(places[case_id], case, changes)
+                except NotEditable as why:
+                    why_not = str(why)
+            if why_not:
+                refused[case_id] = why_not
             else:
                 changed[places[case_id]] = turns
         if changed:
-            self._write(editor.text(), loaded.eval_set, changed)
+            self._write(editor.text(), loaded.eval_set.eval_cases, changed)
         return refused
 
     @property
@@ -144,14 +155,6 @@ class EvalFile:
                 message = f"case {clip(same.eval_id, 200)!r} of {self._where} has the same conversation already"
                 raise UsageError(message, hint="--force adds it all the same")
             known.append(read)
-
-    def _create(self, cases: list[JsonObject], *, force: bool) -> tuple[str, ...]:
-        self._refuse_taken((), cases, force=force)
-        name = self.path.name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
-        value = {"eval_set_id": name, "name": name, "eval_cases": cases}
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        self._replace_file(text)
-        return tuple(case["eval_id"] for case in cases)
 
     def _editor(self, loaded: LoadedEvalFile) -> JsonEditor | RowEditor:
         text = self._text()
@@ -174,8 +177,10 @@ class EvalFile:
             raise refusal(self.path, unreadable, EvalFileError) from None
         return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
 
-    def _write(self, text: str, known: EvalSet, changed: Mapping[int, Sequence[ExpectedTurn] | None]) -> EvalCase:
-        """Replace the file's text if all cases outside ``changed`` still mean the same; return the last changed case.
+    def _write(
+        self, text: str, known: Sequence[EvalCase], changed: Mapping[int, Sequence[ExpectedTurn] | None]
+    ) -> Sequence[EvalCase]:
+        """Replace the file's text if all cases outside ``changed`` still mean the same; return its cases.
 
         ``changed``: by index, the new expectations of a case's turns; None for an added case.
         """
@@ -184,40 +189,27 @@ class EvalFile:
             copy.write_bytes(text.encode())
             read = self._load(copy, Path(copy.anchor)).eval_set.eval_cases
         before, after = (
-            [case_digest(case) for index, case in enumerate(cases) if index not in changed]
-            for cases in (known.eval_cases, read)
+            [case_digest(case) for index, case in enumerate(cases) if index not in changed] for cases in (known, read)
         )
-        meant = len(read) > max(changed) and before == after
         wanted = {index: turns for index, turns in changed.items() if turns is not None}
+        meant = len(read) > max(changed) and before == after
         if not meant or not all(same_turns(expected_turns(read[index]), turns) for index, turns in wanted.items()):
             raise self._error("what is to be written would be read otherwise than it is meant: edit it by hand")
-        self._replace_file(("\ufeff" if self._has_mark() else "") + text)
-        return read[max(changed)]
-
-    def _has_mark(self) -> bool:
         with self.path.open("rb") as file:
-            return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+            is_marked = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+        self._replace_file(("\ufeff" if is_marked else "") + text)
+        return read
 
     def _replace_file(self, text: str) -> None:
         with writing(self._where):
             replace_committed(self.path, text, self.workspace)
 
 
-def _refuse_unedited(case: EvalCase, form: str) -> None:
-    if case.conversation_scenario is not None:
-        raise NotEditable("its user is simulated, so it expects no fixed turns")
-    if isinstance(case, DatasetCase) and case.recorded and form != "agents_cli":
-        raise NotEditable("it is a recording, whose turns are scored as they stand")
-
-
 def free_name(wanted: str, taken: Iterable[str]) -> str:
     """Return ``wanted``, with a number appended if it is taken."""
     known = {*taken}
-    number, name = 1, wanted
-    while name in known:
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
+    numbered = (f"{wanted}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if name not in known)
 
 
 def _inputs(case: EvalCase) -> str:

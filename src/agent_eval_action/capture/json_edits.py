@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from agent_eval_action.diagnostics.json_positions import Member, members, skip_space
+from agent_eval_action.diagnostics.json_positions import members, skip_space
 
 _ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 _LINE_START = re.compile(r"[ \t]*")
@@ -19,63 +18,34 @@ _LINE_START = re.compile(r"[ \t]*")
 
 def edit_json(text: str, value: Any) -> str:
     """Return ``text`` with the fewest edits that turn it into ``value``; keeps key order and line ends."""
-    start = skip_space(text, 0)
-    old, end = json.JSONDecoder().raw_decode(text, start)
-    changed = _Editor(text, _Style.found_in(text, start)).changed(start, end, old, value, flat=False)
-    return text[:start] + changed + text[end:]
+    editor = _Editor(text)
+    old, end = json.JSONDecoder().raw_decode(text, editor.start)
+    return text[: editor.start] + editor.changed(editor.start, end, old, value, flat=False) + text[end:]
 
 
-@dataclass(frozen=True)
-class _Style:
-    """The style of a text. ``indent``: of one level; None if the text is on one line."""
+class _Editor:
+    """Writes values in the style of ``text``. ``indent``: of one level; None if the text is on one line."""
 
-    indent: str | None
-    line_end: str
-    colon: str
-    comma: str
-    ascii: bool
-
-    @classmethod
-    def found_in(cls, text: str, start: int) -> _Style:
-        line_end = "\r\n" if "\r\n" in text else "\n"
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.start = start = skip_space(text, 0)
         found = list(members(text, start))
-        indent, comma, colon = None, ", ", ": "
+        lead = text[start : found[0].start] if found else ""
+        self.indent = (lead.rpartition("\n")[2] or "  ") if "\n" in lead else None
+        self.line_end = "\r\n" if "\r\n" in text else "\n"
+        self.comma = text[found[0].end : found[1].start] if self.indent is None and len(found) > 1 else ", "
+        self.ascii = text.isascii() and bool(_ESCAPED.search(text))
         first = next(iter(found), None)
-        if first is not None and "\n" in text[start : first.start]:
-            indent = text[start : first.start].rpartition("\n")[2] or "  "
-        keyed = _first_object(text, start)
-        if keyed is not None:
-            colon = text[_end_of_key(text, keyed) : keyed.value]
-        if indent is None and len(found) > 1:
-            comma = text[found[0].end : found[1].start]
-        return cls(indent, line_end, colon, comma, text.isascii() and bool(_ESCAPED.search(text)))
+        while first is not None and first.key == 0:  # the outermost object may be nested in lists
+            first = next(members(text, first.value), None)
+        self.colon = text[json.JSONDecoder().raw_decode(text, first.start)[1] : first.value] if first else ": "
 
     def write(self, value: Any, indentation: str, *, flat: bool) -> str:
         """Return a value in this style, for a line that begins with ``indentation``."""
         separators = (self.comma if flat else ",", self.colon)
-        indent = None if flat or self.indent is None else self.indent
+        indent = None if flat else self.indent
         written = json.dumps(value, indent=indent, ensure_ascii=self.ascii, separators=separators)
         return written if indent is None else written.replace("\n", self.line_end + indentation)
-
-
-def _first_object(text: str, start: int) -> Member | None:
-    """Return the first member of the outermost object, which may be nested in lists."""
-    for _ in range(100):
-        first = next(members(text, start), None)
-        if first is None or text[start] == "{":
-            return first
-        start = first.value
-    return None
-
-
-def _end_of_key(text: str, member: Member) -> int:
-    return json.JSONDecoder().raw_decode(text, member.start)[1]
-
-
-@dataclass(frozen=True)
-class _Editor:
-    text: str
-    style: _Style
 
     def changed(self, start: int, end: int, old: Any, new: Any, *, flat: bool) -> str:
         """Return the text of the value between two offsets, changed to ``new``. ``flat``: written on one line."""
@@ -85,7 +55,7 @@ class _Editor:
             return self._object(start, end, old, new)
         if isinstance(old, list) and isinstance(new, list):
             return self._list(start, end, old, new)
-        return self.style.write(new, self._indentation(start), flat=flat)
+        return self.write(new, self._indentation(start), flat=flat)
 
     def _object(self, start: int, end: int, old: dict[str, Any], new: dict[str, Any]) -> str:
         flat, indentation = self._member_layout(start)
@@ -103,8 +73,8 @@ class _Editor:
         for key, value in new.items():
             if key not in old:
                 place = len(order) - order[::-1].index(before) if before in order else 0
-                written = json.dumps(key, ensure_ascii=self.style.ascii) + self.style.colon
-                pieces.insert(place, (None, written + self.style.write(value, indentation, flat=flat)))
+                written = json.dumps(key, ensure_ascii=self.ascii) + self.colon
+                pieces.insert(place, (None, written + self.write(value, indentation, flat=flat)))
                 order.insert(place, key)
             before = key
         return self._container(start, end, pieces)
@@ -128,7 +98,7 @@ class _Editor:
             elif number >= len(new) - tail:
                 at = number - len(new) + len(old)
             else:
-                pieces.append((None, self.style.write(value, indentation, flat=flat_items)))
+                pieces.append((None, self.write(value, indentation, flat=flat_items)))
                 continue
             place = places[at]
             pieces.append((place.start, self.changed(place.value, place.end, old[at], value, flat=flat)))
@@ -141,14 +111,14 @@ class _Editor:
         if not pieces:
             return opening + closing
         flat, indentation = self._member_layout(start)
-        new_line = "" if flat else self.style.line_end + indentation
+        new_line = "" if flat else self.line_end + indentation
         if places:
             lead, trail = text[start + 1 : places[0].start], text[places[-1].end : end - 1]
-            gap = text[places[0].end : places[1].start] if len(places) > 1 else self.style.comma if flat else "," + lead
+            gap = text[places[0].end : places[1].start] if len(places) > 1 else self.comma if flat else "," + lead
         else:
             outer = self._indentation(start)
-            lead, trail = new_line, "" if flat else self.style.line_end + outer
-            gap = self.style.comma if flat else "," + new_line
+            lead, trail = new_line, "" if flat else self.line_end + outer
+            gap = self.comma if flat else "," + new_line
         between = {(a.start, b.start): text[a.end : b.start] for a, b in pairwise(places)}
         joined = pieces[0][1]
         for (before, _), (after, written) in pairwise(pieces):
@@ -160,7 +130,7 @@ class _Editor:
         """Return whether the container at ``start`` is on one line, and the indentation of its members if not."""
         first = next(members(self.text, start), None)
         if first is None:
-            return self.style.indent is None, self._indentation(start) + (self.style.indent or "")
+            return self.indent is None, self._indentation(start) + (self.indent or "")
         lead = self.text[start + 1 : first.start]
         return "\n" not in lead, lead.rpartition("\n")[2]
 

@@ -26,7 +26,7 @@ TABLE_SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
 MAX_ROW_BYTES: Final = 16 * 1024 * 1024
 _AT: Final = re.compile(r" at line 1 column (\d+)$")
-DELIMITERS: Final = ",;\t"
+_DELIMITERS: Final = ",;\t"
 
 
 def is_table(path: Path) -> bool:
@@ -53,6 +53,10 @@ class Table:
     def is_csv(self) -> bool:
         """Whether cells are text; otherwise each row is a JSON object."""
         return self.path.suffix.lower() in {".csv", ".tsv"}
+
+    def delimiter(self, header: str) -> str:
+        """What separates the cells of a CSV file with this first line."""
+        return "\t" if self.path.suffix.lower() == ".tsv" else max(_DELIMITERS, key=header.count)
 
     def source(self, error: type[AgentEvalError]) -> Source:
         """A Source whose value is this table. Raises ``error`` if the columns cannot be read."""
@@ -128,7 +132,7 @@ class Table:
                 raise Unreadable(
                     self.path, "this line is no JSON object", line, value=json.dumps(value)[:80], hint=hint
                 )
-            yield Row(line, _values(value))
+            yield Row(line, row_values(value))
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class JsonRows(Table):
             line = self.whole.line((index,)) or 1
             if not isinstance(value, dict):
                 raise Unreadable(self.path, "this row is no JSON object", line, value=json.dumps(value)[:80])
-            yield Row(line, _values(value))
+            yield Row(line, row_values(value))
 
     @classmethod
     def of_list(cls, whole: Source, error: type[AgentEvalError]) -> Source:
@@ -152,7 +156,7 @@ class JsonRows(Table):
         return replace(cls(whole.path, None, whole).source(error), warnings=whole.warnings)
 
 
-def _values(row: dict[str, Any]) -> dict[str, Any]:
+def row_values(row: dict[str, Any]) -> dict[str, Any]:
     """The values of a row by column. OpenAI's evals wrap them in ``item``, beside the sampled answer."""
     item = row.get("item")
     return item if isinstance(item, dict) and row.keys() <= {"item", "sample"} else row
@@ -163,8 +167,7 @@ def _records(table: Table, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_ROW_BYTES)
     lines = _lines(table.path, file)
     first = next(lines, "")
-    delimiter = "\t" if table.path.suffix.lower() == ".tsv" else max(DELIMITERS, key=first.count)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([first], lines), delimiter=table.delimiter(first), strict=True)
     while True:
         begin = reader.line_num + 1
         try:
