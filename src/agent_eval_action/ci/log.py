@@ -24,7 +24,7 @@ _BREAK: Final = re.compile(r"\r\n?")
 def neutralize(text: str) -> str:
     """Break every CI command in ``text`` with an invisible character; a CR becomes a new line.
 
-    Leaves control characters, which ``reports.escaping`` removes.
+    Leaves control characters, which the reports remove.
     """
     # the zero-width space is invisible, and the runner does not trim it
     return _COMMAND.sub("\\g<0>\N{ZERO WIDTH SPACE}", _BREAK.sub("\n", text))

@@ -119,7 +119,7 @@ def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
 def no_verdict(message: str) -> None:
     """Report the error of a run that ended before its verdict, as an annotation and in the run's summary."""
     error(message, f"{TITLE}: nothing was decided")
-    from agent_eval_action.reports.escaping import fence
+    from agent_eval_action.reports.markdown import fence
 
     lines = fence(redaction.text(message).splitlines()[:_LINES], "text")
     text = f"> [!CAUTION]\n> **Nothing was decided:** agent-eval ended before it had a verdict.\n\n{lines}\n"

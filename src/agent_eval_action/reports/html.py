@@ -24,7 +24,7 @@ from agent_eval_action.reports.formatting import Name, Prose, clean
 from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import KIND_LABELS, OUTCOME_LABELS, Messages, main_event, run_findings
 from agent_eval_action.reports.verdict import advice, heading, next_steps, rerun_commands, select_case, why
-from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
+from agent_eval_action.reports.view import COLUMNS, CaseView, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import (
     ChangeKind,
@@ -80,15 +80,6 @@ _PHASES: Final = {
     "suite": "The suite again",
     "control": "Beside main's agent",
 }
-_TONES: Final = {
-    Group.REGRESSED: "bad",
-    Group.NEEDS_RUNS: "warn",
-    Group.NOT_MEASURED: "warn",
-    Group.BELOW_THRESHOLD: "bad",
-    Group.WORSE: "warn",
-    Group.BETTER: "good",
-}
-
 Json = dict[str, Any]
 
 _encoded: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -359,7 +350,7 @@ def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         "heading": _prose_parts(heading(report)),
         "why": [_prose_parts(sentence) for sentence in why(report)],
         "causes": [
-            {"text": _prose_parts(cause.text.sentence), "tone": _TONES.get(cause.group, ""), "n": len(cause.cases)}
+            {"text": _prose_parts(cause.text.sentence), "tone": cause.group.tone, "n": len(cause.cases)}
             for cause in report.causes[:_FINDINGS]
         ],
         "facts": facts(result),
@@ -369,7 +360,7 @@ def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         "criteria": [_criterion(row, pairs[row.criterion]) for row in sorted(decision.criteria, key=by_severity)],
         "columns": [row.criterion for row in decision.criteria],
         "groups": [
-            {"key": group.name.lower(), "label": group.label, "tone": _TONES.get(group, ""), "n": counted[group]}
+            {"key": group.name.lower(), "label": group.label, "tone": group.tone, "n": counted[group]}
             for group in sorted(counted)
         ],
         "advice": _prose_parts(advice(report).sentence),

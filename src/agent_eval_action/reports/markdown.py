@@ -1,9 +1,14 @@
-"""The comment and the step's summary: verdict, reasons, changes, next steps; everything else is folded."""
+r"""The comment and the step's summary: verdict, reasons, changes, next steps; everything else is folded.
+
+Untrusted text is escaped by character references, not backslashes: they work alike in a paragraph, a table cell (where
+``\|`` after a backslash still ends the cell) and an HTML block such as a summary.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -11,10 +16,9 @@ from urllib.parse import quote
 
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.reports.base import Link, ReportInput
+from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.differences import Cause, error_line, turn_diffs
-from agent_eval_action.reports.escaping import code, fence, name, prose, text
-from agent_eval_action.reports.formatting import Prose
+from agent_eval_action.reports.formatting import Prose, clean
 from agent_eval_action.reports.messages import OUTCOME_LABELS, run_findings
 from agent_eval_action.reports.verdict import Step, advice, heading, next_steps, rerun_commands, why
 from agent_eval_action.reports.view import (
@@ -41,20 +45,6 @@ _NAME: Final = 4_000
 ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
 
 _OUTCOMES: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.COLLECTING: "🆕"}
-_ICONS: Final = {
-    Group.REGRESSED: "❌",
-    Group.NEEDS_RUNS: "⏳",
-    Group.NOT_MEASURED: "⚠️",
-    Group.BELOW_THRESHOLD: "🔸",
-    Group.WORSE: "🔻",
-    Group.FLAKY: "🎲",
-    Group.BROKEN_ON_MAIN: "🔇",
-    Group.QUARANTINED: "🚧",
-    Group.NEW: "🆕",
-    Group.CHANGED: "✏️",
-    Group.REMOVED: "🗑️",
-    Group.BETTER: "🟢",
-}
 _STATUS: Final = {"fail": "❌", "error": "⚠️", "advisory": "🔸", "pass": "✅", "not_applicable": ""}
 _SEVERITIES: Final = {"blocks": "❌ ", "inconclusive": "⚠️ ", "advisory": "🔸 ", "note": ""}
 _QUARANTINE_ICONS: Final = {FindingCode.QUARANTINED: "🚧 ", FindingCode.QUARANTINE_OVERDUE: "⏰ "}
@@ -65,6 +55,16 @@ _TURNS, _DIFF_LINES, _OBJECTIONS, _TRACEBACK = 4, 30, 8, 12
 _NAMED, _REMARK = 10, 120  # bytes for the sentence on what was left out
 _ELSEWHERE: Final = "all of them are in the step's summary and in report.html"
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
+
+# Underscores inside words are not emphasis, and names are full of them
+_MARKUP = re.compile(r"[&<>`|\\*~\[\]$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_BLOCK_START = re.compile(r"^(?:[-+=#:]|\d+(?=[.)]))")
+# GitHub's filters after Markdown link mentions, issues and addresses even if they are escaped: only an invisible
+# character prevents it (renovate and dependabot do the same).
+_REFERENCE = re.compile(r"@|#(?=\w)|(?i:\bgh-)(?=\d)|:(?=//)|(?i:www)(?=\.)|(?i:mailto|xmpp)(?=:)")
+_APART = "&#8203;"
+_BACKTICKS = re.compile(r"`+")
+_LINE = 400
 
 
 def markdown(report: ReportInput, budget: int | None = None) -> str:
@@ -86,6 +86,10 @@ def _render(report: ReportInput, room: int, every_case: str) -> str:
     """Render blocks in reading order; each has a number, and those with the highest are dropped first."""
     decision, view = report.decision, report.view
     loud, passed = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS
+    sentences = [prose(sentence) for sentence in why(report)]
+    lead = "**Why:** " if decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE} else ""
+    # above the fold, so that they are not forgotten
+    quarantines = [note for note in decision.notes if note.code in _QUARANTINE_ICONS]
     several = view.agents > 1
     title = f"{text(report.title, 200)} · " if report.title else ""
     head = f"## {_OUTCOMES[decision.outcome]} {title}{OUTCOME_LABELS[decision.outcome]}"
@@ -96,9 +100,9 @@ def _render(report: ReportInput, room: int, every_case: str) -> str:
     blocks = [
         (0, report.marker),
         (1, f"{head}: {prose(heading(report), 300)}".removesuffix(": ")),
-        (2, _why(report)),
+        (2, f"{lead}{' '.join(sentences)}" if sentences else ""),
         (3, _weakenings(report)),
-        (6, _quarantines(report)),
+        (6, "\n".join(_items(quarantines, report, _FINDINGS))),
         (4, table),
         *((10 + number, block) for number, (_, block) in enumerate(sections)),
         (5, _what_to_do(report)),
@@ -126,12 +130,6 @@ def _drop_to_fit(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]
     return kept
 
 
-def _why(report: ReportInput) -> str:
-    sentences = [prose(sentence) for sentence in why(report)]
-    lead = "**Why:** " if report.decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE} and sentences else ""
-    return lead + " ".join(sentences)
-
-
 def _weakenings(report: ReportInput) -> str:
     """List how the change relaxes the gate; shown first, because it affects everything below."""
     found = report.decision.weakenings
@@ -139,12 +137,6 @@ def _weakenings(report: ReportInput) -> str:
         return ""
     lead = f"**This change loosens its own checks** ({fmt.plural(len(found), 'way')}):"
     return "\n".join([lead, "", *_items(found, report, _WEAKENINGS)])
-
-
-def _quarantines(report: ReportInput) -> str:
-    """List quarantines above the fold, so that they are not forgotten."""
-    found = [note for note in report.decision.notes if note.code in _QUARANTINE_ICONS]
-    return "\n".join(_items(found, report, _FINDINGS))
 
 
 def _items(found: Sequence[Finding], report: ReportInput, most: int, noun: str = "") -> Iterator[str]:
@@ -166,26 +158,21 @@ def _changed(rows: Sequence[CriterionRow]) -> list[CriterionRow]:
 
 def _criteria_table(rows: Sequence[CriterionRow]) -> str:
     """Put sign and change first: narrow screens show only the first columns."""
-    if not rows:
-        return ""
     compared = any(row.baseline != fmt.NONE for row in rows)
-    head = (
-        "| | Change | Criterion | main → here | Cases |\n| :-: | --: | :-- | :-: | :-- |"
+    lines = (
+        ["| | Change | Criterion | main → here | Cases |", "| :-: | --: | :-- | :-: | :-- |"]
         if compared
-        else "| | Criterion | Mean | Needs | Cases |\n| :-: | :-- | --: | :-- | :-- |"
+        else ["| | Criterion | Mean | Needs | Cases |", "| :-: | :-- | --: | :-- | :-- |"]
     )
-    return "\n".join([head, *(_criterion_line(row, compared=compared) for row in rows)])
-
-
-def _criterion_line(row: CriterionRow, *, compared: bool) -> str:
-    quiet = row.status == "advisory" and row.tone != "bad" and not row.cases
-    bold = "**" if row.status == "fail" else ""
-    title = name(row.name, 80) + (" ↓" if row.lower_is_better else "")
-    sign = "" if quiet else _STATUS[row.status]
-    if not compared:
-        return f"| {sign} | {title} | {row.current} | {text(row.limits, 120)} | {row.cases} |"
-    sides = row.current if row.baseline == fmt.NONE else f"{row.baseline}&nbsp;→&nbsp;{bold}{row.current}{bold}"
-    return f"| {sign} | {bold}{row.change}{bold} | {title} | {sides} | {row.cases} |"
+    for row in rows:
+        bold = "**" if row.status == "fail" else ""
+        title = name(row.name, 80) + (" ↓" if row.lower_is_better else "")
+        quiet = row.status == "advisory" and row.tone != "bad" and not row.cases
+        sign = "" if quiet else _STATUS[row.status]
+        sides = row.current if row.baseline == fmt.NONE else f"{row.baseline}&nbsp;→&nbsp;{bold}{row.current}{bold}"
+        cells = (f"{bold}{row.change}{bold}", title, sides) if compared else (title, row.current, text(row.limits, 120))
+        lines.append(f"| {sign} | {' | '.join(cells)} | {row.cases} |")
+    return "\n".join(lines) if rows else ""
 
 
 def _agents_table(report: ReportInput) -> str:
@@ -203,7 +190,7 @@ def _agents_table(report: ReportInput) -> str:
         group = worst[2]
         worse = [case for case in cases if case.group is group and case.needs_attention]
         what = f"{len(worse):,} of {fmt.plural(len(cases), 'case')} {_PLAIN[group]}: {_names(worse, _ROWS_OPEN)}"
-        bad.append((group, agent, f"| {_ICONS[group]} | **{text(agent, 80)}** | {what} |"))
+        bad.append((group, agent, f"| {group.icon} | **{text(agent, 80)}** | {what} |"))
     lines = [line for _, _, line in sorted(bad)[:_AGENTS]]
     if len(bad) > _AGENTS:
         lines.append(f"| | {fmt.count(len(bad) - _AGENTS)} more | |")
@@ -264,14 +251,16 @@ def _sections(report: ReportInput) -> Iterator[tuple[int, str]]:
     """Yield the number of cases and the text of each section; after a few causes, one table for the rest."""
     causes, several = report.causes, report.view.agents > 1
     for number, cause in enumerate(causes[:_SECTIONS]):
-        is_open = cause.cases[0].blocks and number < _OPEN_SECTIONS and not several
+        worst, *more = cause.cases
         if cause.group is Group.NOT_MEASURED:
-            yield len(cause.cases), _not_measured(cause)
+            error = attempt.error if (attempt := worst.failed_attempt()) is not None else None
+            trace = error.traceback.strip().splitlines()[-_TRACEBACK:] if error is not None else []
+            body = prose(cause.differences[0]) if error is None else fence([error_line(error), *trace], "text")
+            yield len(cause.cases), _details(f"⚠️ Not measured: {_names(cause.cases)}", [body])
             continue
-        body = [*_evidence(cause.cases[0], report), *_in_page(cause.cases[0], report)]
-        yield 1, _details(_title(cause, several=several), body, is_open=is_open)
-        if len(cause.cases) > 1:
-            more = cause.cases[1:]
+        is_open = worst.blocks and number < _OPEN_SECTIONS and not several
+        yield 1, _details(_title(cause, several=several), _evidence(worst, report), is_open=is_open)
+        if more:
             rows = list(zip(more, cause.differences[1:], strict=True))
             yield len(more), _details(f"{len(more):,} more with the same cause: {_names(more)}", _case_rows(rows))
     rest = [pair for cause in causes[_SECTIONS:] for pair in zip(cause.cases, cause.differences, strict=True)]
@@ -285,19 +274,11 @@ def _details(summary_line: str, lines: Iterable[str], *, is_open: bool = False) 
     return f"<details{' open' if is_open else ''}>\n<summary>{summary_line}</summary>\n\n{body}\n\n</details>"
 
 
-def _in_page(view: CaseView, report: ReportInput) -> Iterator[str]:
-    """Yield a link to the case in the published page."""
-    parts = (quote(fmt.clean(part, _NAME, lines=True), safe="") for part in view.key)
-    address = f"{report.page}#/case/{'/'.join(parts)}"
-    if report.page and ADDRESS.fullmatch(address):
-        yield f"\n[This case in the full report]({address})"
-
-
 def _title(cause: Cause, *, several: bool) -> str:
     view = cause.cases[0]
-    icon = "" if view.group is Group.REGRESSED else "⛔ " if view.blocks else f"{_ICONS[view.group]} "
+    icon = "" if view.group is Group.REGRESSED else "⛔ " if view.blocks else f"{view.group.icon} "
     if several:
-        return f"{_ICONS[view.group]} <b>{text(view.key.agent, 80)}</b>: {prose(cause.text)}"
+        return f"{view.group.icon} <b>{text(view.key.agent, 80)}</b>: {prose(cause.text)}"
     numbers = fmt.pair_text(view.pairs[0]) if view.pairs else ""
     then, now = view.sides
     tested = f" · passed {then} on main, {now} here" if "/" in now else ""
@@ -319,17 +300,8 @@ def _case_rows(rows: Sequence[tuple[CaseView, Prose]]) -> Iterator[str]:
         yield f"\n… and {fmt.plural(len(rows) - _ALIKE, 'more case')}, {_ELSEWHERE}"
 
 
-def _not_measured(cause: Cause) -> str:
-    view = cause.cases[0]
-    attempt = view.failed_attempt()
-    error = attempt.error if attempt is not None else None
-    lines = [error_line(error), *error.traceback.strip().splitlines()[-_TRACEBACK:]] if error is not None else []
-    body = [fence(lines, "text")] if lines else [prose(cause.differences[0])]
-    return _details(f"⚠️ Not measured: {_names(cause.cases)}", body)
-
-
 def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
-    """Yield the diff of the most telling attempt, judges' objections, and the criteria behind the case's class."""
+    """Yield the most telling attempt's diff, judges' objections, the criteria behind the class, and a link."""
     attempt, telling = view.telling_attempt(), view.reasons
     lines: list[str] = []
     quoted: list[str] = []
@@ -346,13 +318,17 @@ def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
     if not lines and not quoted:
         yield from (f"- {prose(report.view.messages.pair(pair, with_case=False))}" for pair in telling if pair.reason)
         yield ""
-    numbers = [f"{name(pair.criterion, 80)} {fmt.pair_text(pair)}{_needs(pair)}" for pair in telling]
+    numbers = [
+        f"{name(pair.criterion, 80)} {fmt.pair_text(pair)}"
+        + (f" (needs {text(fmt.limits(pair), 60)})" if pair.threshold is not None else "")
+        for pair in telling
+    ]
     where = [code(f"{view.owner.path}:{view.line}", 200)] if view.line and view.owner is not None else []
     yield f"<sub>{' · '.join([*numbers, *where])}</sub>"
-
-
-def _needs(pair: PairChange) -> str:
-    return f" (needs {text(fmt.limits(pair), 60)})" if pair.threshold is not None else ""
+    parts = (quote(fmt.clean(part, _NAME, lines=True), safe="") for part in view.key)
+    address = f"{report.page}#/case/{'/'.join(parts)}"
+    if report.page and ADDRESS.fullmatch(address):
+        yield f"\n[This case in the full report]({address})"
 
 
 def _objections(pair: PairChange, score: CriterionScore | None) -> Iterator[str]:
@@ -392,13 +368,12 @@ def _what_to_do(report: ReportInput) -> str:
 
 
 def _links(report: ReportInput) -> str:
-    return " · ".join(map(_link, report.links))
-
-
-def _link(link: Link) -> str:
-    if ADDRESS.fullmatch(link.target):
-        return f"[{text(link.label, 80)}]({link.target})"
-    return f"{text(link.label, 80)}: {code(link.target, 200)}"
+    return " · ".join(
+        f"[{text(link.label, 80)}]({link.target})"
+        if ADDRESS.fullmatch(link.target)
+        else f"{text(link.label, 80)}: {code(link.target, 200)}"
+        for link in report.links
+    )
 
 
 def _step(step: Step) -> Iterator[str]:
@@ -430,8 +405,7 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
         _criteria_table(rows[:_ROWS]) if view.criteria else "No criterion was measured.",
         "\n".join(_classes(report)),
         "\n".join(notes),
-        _limits(view.criteria) if decision.baseline is not None else "",
-        _notices(report),
+        *_limits(view.criteria, decision),
         _costs(report),
         *((*(block for step in next_steps(result) for block in _step(step)), _links(report)) if passed else ()),
         f"Repeat the whole run on your machine:\n\n{fence([report.reproduce], 'sh')}" if report.reproduce else "",
@@ -442,32 +416,25 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
 
 def _classes(report: ReportInput) -> Iterator[str]:
     """Yield a line for each class of cases without a section."""
-    for group, icon in _ICONS.items():
+
+    def shown(view: CaseView) -> str:
+        numbers = view.telling and view.group not in {Group.NEW, Group.CHANGED}
+        return f"{_case(view)}{' {} → {}'.format(*view.sides) if numbers else ''}"
+
+    for group in Group:
         cases = [view for view in report.view.in_groups(group) if not view.needs_attention]
-        if cases:
-            shown = shortlist(cases, _NAMED, lambda view: f"{_case(view)}{_numbers(view)}")
-            yield f"- {icon} {len(cases):,} {group.label}: {shown}"
+        if cases and group is not Group.UNCHANGED:
+            yield f"- {group.icon} {len(cases):,} {group.label}: {shortlist(cases, _NAMED, shown)}"
 
 
-def _numbers(view: CaseView) -> str:
-    if not view.telling or view.group in {Group.NEW, Group.CHANGED}:
-        return ""
-    then, now = view.sides
-    return f" {then} → {now}"
-
-
-def _limits(rows: Sequence[CriterionRow]) -> str:
+def _limits(rows: Sequence[CriterionRow], decision: Decision) -> Iterator[str]:
+    """Yield the limits, and which drop this run would have noticed: a pass excludes no smaller one."""
     needs = [f"{name(row.name, 80)} {text(row.limits, 120)}" for row in rows[:_ROWS] if row.limits != fmt.NONE]
-    return f"Limits: {'; '.join(needs)}." if needs else ""
-
-
-def _notices(report: ReportInput) -> str:
-    """Say which drop this run would have noticed: a pass excludes no smaller one."""
-    rows = [row for row in report.view.criteria if row.detectable]
-    if report.decision.outcome is not Verdict.PASS or not rows:
-        return ""
-    drops = "; ".join(f"{name(row.name, 80)} {row.detectable}" for row in rows[:_ROWS])
-    return f"Four times out of five, {drops}."
+    if needs and decision.baseline is not None:
+        yield f"Limits: {'; '.join(needs)}."
+    drops = [f"{name(row.name, 80)} {row.detectable}" for row in rows if row.detectable]
+    if drops and decision.outcome is Verdict.PASS:
+        yield f"Four times out of five, {'; '.join(drops[:_ROWS])}."
 
 
 def _baseline(base: BaselineInfo | None, started_at: str) -> str:
@@ -476,16 +443,10 @@ def _baseline(base: BaselineInfo | None, started_at: str) -> str:
     if not base.commit:
         return "compared with the baseline"
     commit = code(base.commit[:7] if _COMMIT.fullmatch(base.commit) else base.commit, 40)
-    age = _age(base.created_at, started_at)
-    return f"compared with main at {commit}" + (f", {age} old" if age else "")
-
-
-def _age(created_at: str | None, started_at: str) -> str:
-    try:
-        seconds = (datetime.fromisoformat(started_at) - datetime.fromisoformat(created_at or "")).total_seconds()
-    except (ValueError, TypeError):  # not a date, or only one of the two has a time zone
-        return ""
-    return fmt.age(seconds) if seconds >= 0 else ""
+    age = -1.0
+    with suppress(ValueError, TypeError):  # not a date, or only one of the two has a time zone
+        age = (datetime.fromisoformat(started_at) - datetime.fromisoformat(base.created_at or "")).total_seconds()
+    return f"compared with main at {commit}" + (f", {fmt.age(age)} old" if age >= 0 else "")
 
 
 def _costs(report: ReportInput) -> str:
@@ -513,3 +474,46 @@ def _conditions(conditions: Conditions, decision: Decision) -> str:
     if decision.baseline is not None:
         parts.append(f"baseline {code(decision.baseline.path, 200)}")
     return f"<sub>{' · '.join(parts)}</sub>"
+
+
+# --- escaping of untrusted text for GitHub's Markdown ------------------------------------------------
+
+
+def text(value: str, limit: int = 300) -> str:
+    """Escape ``value`` as one line of text for a paragraph, a table cell or a summary."""
+    return _BLOCK_START.sub(_escape_block_start, _inline(clean(value, limit)))
+
+
+def prose(value: Prose, limit: int = 700) -> str:
+    """Escape one of our sentences for the same places, with names in code type."""
+    shown = value.cleaned(limit).render(_inline, lambda name: f"<code>{_inline(name) or _APART}</code>")
+    return _BLOCK_START.sub(_escape_block_start, shown)
+
+
+def code(value: str, limit: int = 120) -> str:
+    """Escape ``value`` in code type, for the same places; in a table cell a code span cannot hold every text."""
+    return f"<code>{_inline(clean(value, limit)) or _APART}</code>"
+
+
+def name(value: str, limit: int = 120) -> str:
+    """Like ``code``, but a narrow column may break it after underscores."""
+    return code(value, limit).replace("_", "_<wbr>")
+
+
+def fence(lines: Iterable[str], language: str = "") -> str:
+    """Return a code block that no text in it can end. Lines are cleaned and bounded; indentation stays."""
+    body = [clean(line, _LINE, lines=True).replace("\n", " ") for line in lines]
+    longest = max((len(run) for line in body for run in _BACKTICKS.findall(line)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return "\n".join([f"{mark}{language}", *body, mark])
+
+
+def _inline(value: str) -> str:
+    value = _REFERENCE.sub(lambda found: f"{found.group()}\N{ZERO WIDTH SPACE}", value)
+    value = _MARKUP.sub(lambda found: f"&#{ord(found.group())};", value)
+    return value.replace("\N{ZERO WIDTH SPACE}", _APART)
+
+
+def _escape_block_start(found: re.Match[str]) -> str:
+    start = found.group()
+    return f"{start}{_APART}" if start.isdigit() else f"&#{ord(start)};"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
-from typing import Final
+from typing import Final, Self
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
@@ -40,34 +40,30 @@ _UNREMARKABLE: Final = frozenset({ChangeKind.SAME, ChangeKind.PASSING})
 
 
 class Group(enum.IntEnum):
-    """The class of a case, in reading order. ``WORSE`` lists those that count as *worse*."""
+    """The class of a case, in reading order, as reports show it. ``WORSE`` lists those that count as *worse*."""
 
-    REGRESSED = 0  # worse than main, and blocks
-    NEEDS_RUNS = 1  # looks worse, but has too few runs to be sure
-    NOT_MEASURED = 2
-    BELOW_THRESHOLD = 3  # no worse than main, or not comparable; blocks if one of its pairs does
-    WORSE = 4  # significantly, but does not block
-    FLAKY = 5
-    BROKEN_ON_MAIN = 6
-    QUARANTINED = 7
-    NEW = 8
-    CHANGED = 9
-    REMOVED = 10
-    BETTER = 11
-    UNCHANGED = 12
+    label: str
+    icon: str
+    tone: str
 
-    @property
-    def label(self) -> str:
-        return _LABELS.get(self.name, self.name.lower().replace("_", " "))
+    REGRESSED = 0, "regressed", "❌", "bad"  # worse than main, and blocks
+    NEEDS_RUNS = 1, "needs more runs", "⏳", "warn"  # looks worse, but has too few runs to be sure
+    NOT_MEASURED = 2, "not measured", "⚠️", "warn"
+    BELOW_THRESHOLD = 3, "below threshold", "🔸", "bad"  # no worse, or not comparable; blocks if one of its pairs does
+    WORSE = 4, "worse, not blocking", "🔻", "warn"  # significantly
+    FLAKY = 5, "flaky", "🎲"
+    BROKEN_ON_MAIN = 6, "already broken on main", "🔇"
+    QUARANTINED = 7, "quarantined", "🚧"
+    NEW = 8, "new", "🆕"
+    CHANGED = 9, "changed definition", "✏️"
+    REMOVED = 10, "removed", "🗑️"
+    BETTER = 11, "better", "🟢", "good"
+    UNCHANGED = 12, "unchanged", ""
 
-
-_LABELS: Final = {
-    "NEEDS_RUNS": "needs more runs",
-    "WORSE": "worse, not blocking",
-    "BROKEN_ON_MAIN": "already broken on main",
-    "CHANGED": "changed definition",
-}
-"""Labels of classes that say more than their name."""
+    def __new__(cls, value: int, label: str, icon: str, tone: str = "") -> Self:
+        group = int.__new__(cls, value)
+        group._value_, group.label, group.icon, group.tone = value, label, icon, tone
+        return group
 
 
 WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})

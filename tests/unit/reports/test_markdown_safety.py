@@ -15,7 +15,7 @@ from cmarkgfm.cmark import Options
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.reports import MARKER, REPORTS, Link, ReportInput, escaping
+from agent_eval_action.reports import MARKER, REPORTS, Link, ReportInput, markdown
 from agent_eval_action.results.run_result import RunResult
 
 ALLOWED = {
@@ -139,8 +139,8 @@ def test_the_hostile_scenario_is_harmless_at_every_length(
 @settings(max_examples=120, deadline=None)
 @given(text=texts)
 def test_escaped_text_reads_as_it_was(text: str) -> None:
-    shown = "".join(page(f"{MARKER}\n\nx {escaping.code(text, 1_000)}\n").all_text.split())
-    expected = escaping.clean(text, 1_000)
+    shown = "".join(page(f"{MARKER}\n\nx {markdown.code(text, 1_000)}\n").all_text.split())
+    expected = markdown.clean(text, 1_000)
     assert shown.replace("\u200b", "") == "".join(f"x{expected}".split())
 
 
@@ -150,7 +150,7 @@ def test_escaped_text_reads_as_it_was(text: str) -> None:
     "place", ["{}", "- {}", "> {}", "| a |\n| - |\n| {} |", "<details>\n<summary>{}</summary>\n\n</details>", "## {}"]
 )
 def test_text_is_harmless_in_every_place(text: str, place: str) -> None:
-    for escaped in (escaping.text(text), escaping.code(text), escaping.name(text)):
+    for escaped in (markdown.text(text), markdown.code(text), markdown.name(text)):
         found = page(f"{MARKER}\n\n" + place.format(escaped))
         assert_harmless(found)
         assert found.tables in ([], [[1, 1]])
@@ -161,7 +161,7 @@ def test_text_is_harmless_in_every_place(text: str, place: str) -> None:
 @settings(max_examples=80, deadline=None)
 @given(lines=st.lists(texts, max_size=5))
 def test_no_line_ends_its_code_block(lines: list[str]) -> None:
-    found = page(f"{MARKER}\n\n{escaping.fence(lines, 'diff')}\n\nafter")
+    found = page(f"{MARKER}\n\n{markdown.fence(lines, 'diff')}\n\nafter")
     assert_harmless(found)
     assert found.tags["pre"] == 1
     assert found.loose.strip() == "after"
