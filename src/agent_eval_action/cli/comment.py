@@ -23,8 +23,8 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import OutputError, ResultsError, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.reports import REPORTS, Link, ReportInput
-from agent_eval_action.reports.artifact import read_foreign
 from agent_eval_action.reports.base import state_of
+from agent_eval_action.reports.results_json import read_foreign
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.pair_scores import PairScores, measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus

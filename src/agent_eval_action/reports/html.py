@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
@@ -36,13 +36,12 @@ from agent_eval_action.results.decision import (
     TurnBrief,
 )
 from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.history import RunCost, kept_key
 from agent_eval_action.results.run_result import (
-    AgentConditions,
     AttemptKey,
     AttemptSummary,
     CastVote,
-    CriterionScore,
     RunResult,
     SetResult,
     TurnScore,
@@ -113,12 +112,13 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
     yield '{"frame":'
     yield (text := _json(_page_frame(report, cases)))
     room = budget - len(text)
+    yield ',"rows":['
     for at, view in enumerate(cases):
         row = {**_row(view, columns, causes.get(view.key), messages), "past": past.get(kept_key(view.key), "")}
-        yield ",\n" if at else ',\n"rows":['
+        yield ",\n" if at else "\n"
         yield (text := _json(row))
         room -= len(text)
-    yield '],\n"details":[' if cases else ',"rows":[],"details":['
+    yield '],\n"details":['
     with RecordedDetails(report.recordings, min(MEDIA_BUDGET, budget // 3)) as recorded:
         configured = {id(owner): _configured(owner) for owner in report.result.sets}
         for at, view in enumerate(cases):
@@ -156,10 +156,15 @@ def _clean_texts(value: Any) -> Any:
 
 
 def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None, messages: Messages) -> Json:
+    """Return a case's row; a score has sort value, text and tone."""
     pairs = {pair.criterion: pair for pair in view.pairs}
     first = view.pairs[0] if view.pairs else None
     tokens = [attempt.usage.total_tokens for attempt in view.attempts if attempt.usage.total_tokens is not None]
     seconds = [attempt.durations.total for attempt in view.attempts if attempt.durations.total is not None]
+    if cause is not None and cause[1]:
+        note = cause[1]
+    else:
+        note = messages.pair(first, with_case=False) if first is not None and view.telling else Prose()
     return {
         "agent": view.key.agent,
         "set": view.key.eval_set,
@@ -167,8 +172,13 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
         "where": view.where,
         "group": view.group.name.lower(),
         "cause": cause[0] if cause else None,
-        "note": _note(view, cause, messages),
-        "scores": [_cell(pairs.get(name)) for name in columns],
+        "note": _parts(note),
+        "scores": [
+            [(value := pair.current.mean if pair.current else None), fmt.number(value, pair.unit), _tone(pair)]
+            if pair
+            else None
+            for pair in map(pairs.get, columns)
+        ],
         "runs": "".join(_pip(attempt) for attempt in view.attempts[:20]),
         "main": [first.baseline.passed, first.baseline.n] if first is not None and first.baseline is not None else None,
         "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
@@ -176,21 +186,6 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
         "file": fmt.place(view.owner.path, view.line) if view.owner is not None else "",
         "select": ":".join(select_case(view)),
     }
-
-
-def _note(view: CaseView, cause: tuple[int, Prose] | None, messages: Messages) -> list[Any]:
-    """Return the first difference of a case that needs attention, else the message of its first pair."""
-    if cause is not None and cause[1]:
-        return _prose_parts(cause[1])
-    return _prose_parts(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
-
-
-def _cell(pair: PairChange | None) -> list[Any] | None:
-    """Return sort value, text and tone of a score."""
-    if pair is None:
-        return None
-    value = pair.current.mean if pair.current is not None else None
-    return [value, fmt.number(value, pair.unit), _tone(pair)]
 
 
 def _tone(pair: PairChange) -> str:
@@ -235,31 +230,29 @@ def _configured(owner: SetResult) -> list[list[str]]:
 
 
 def _pair(pair: PairChange, messages: Messages) -> Json:
+    def stat(found: Stat | None) -> list[Any] | None:
+        return None if found is None else [fmt.number(found.mean, pair.unit), found.passed, found.n]
+
     return {
         "criterion": pair.criterion,
         "minimize": pair.goal == "minimize",
-        "main": _stat(pair.baseline, pair),
-        "here": _stat(pair.current, pair),
+        "main": stat(pair.baseline),
+        "here": stat(pair.current),
         "change": fmt.signed(pair.change, pair.unit),
         "interval": fmt.interval(pair),
         "tone": _tone(pair),
         "needs": fmt.limits(pair),
         "kind": KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
-        "why": _prose_parts(messages.pair(pair, with_case=False)),
-        "fresh": _stat(pair.fresh, pair),
-        "control": _stat(pair.control, pair),
+        "why": _parts(messages.pair(pair, with_case=False)),
+        "fresh": stat(pair.fresh),
+        "control": stat(pair.control),
     }
-
-
-def _stat(stat: Stat | None, pair: PairChange) -> list[Any] | None:
-    return None if stat is None else [fmt.number(stat.mean, pair.unit), stat.passed, stat.n]
 
 
 def _attempt(attempt: AttemptSummary, recorded: Sequence[Json]) -> Json:
     """Return an attempt; ``recorded`` holds what only the transcript has of its turns."""
     error = attempt.error
-    turns = [_turn(turn) for turn in attempt.turns[:_TURNS]]
     return {
         "repeat": attempt.repeat + 1,
         "purpose": _PURPOSES[attempt.purpose],
@@ -269,28 +262,26 @@ def _attempt(attempt: AttemptSummary, recorded: Sequence[Json]) -> Json:
         "tokens": attempt.usage.total_tokens,
         "seconds": [attempt.durations.total, attempt.durations.model, attempt.durations.tool],
         "tries": attempt.tries,
-        "scores": [_score(score) for score in attempt.scores],
-        "turns": [turn | (recorded[at] if at < len(recorded) else {}) for at, turn in enumerate(turns)],
+        "scores": [
+            {
+                "criterion": score.criterion,
+                "status": score.status.value,
+                "score": score.score,
+                "passed": score.passed,
+                "reason": score.reason,
+                "turns": [_turn_score(turn) for turn in score.turns[:_TURNS]],
+            }
+            for score in attempt.scores
+        ],
+        "turns": [
+            _turn(turn) | more for turn, more in zip(attempt.turns[:_TURNS], chain(recorded, repeat({})), strict=False)
+        ],
     }
 
 
 def _turn(turn: TurnBrief) -> Json:
-    return {
-        "user": turn.user,
-        "calls": [[call.name, call.args] for call in turn.calls[:_CALLS]],
-        "answer": turn.response,
-    }
-
-
-def _score(score: CriterionScore) -> Json:
-    return {
-        "criterion": score.criterion,
-        "status": score.status.value,
-        "score": score.score,
-        "passed": score.passed,
-        "reason": score.reason,
-        "turns": [_turn_score(turn) for turn in score.turns[:_TURNS]],
-    }
+    calls = [[call.name, call.args] for call in turn.calls[:_CALLS]]
+    return {"user": turn.user, "calls": calls, "answer": turn.response}
 
 
 def _turn_score(turn: TurnScore) -> Json:
@@ -308,10 +299,8 @@ def _turn_score(turn: TurnScore) -> Json:
 
 
 def _votes(votes: Votes | None, cast: Sequence[CastVote]) -> list[Any] | None:
-    if votes is None:
-        return None
-    words = [[vote.yes, vote.rationale] for vote in cast]
-    return [votes.yes, votes.no, votes.left_out, *([words] if words else [])]
+    words = [[[vote.yes, vote.rationale] for vote in cast]] if cast else []
+    return None if votes is None else [votes.yes, votes.no, votes.left_out, *words]
 
 
 @cache
@@ -337,7 +326,10 @@ def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
     """Return verdict, causes, criteria, main's history, costs and conditions for the page's script."""
     decision, result = report.decision, report.result
     counted = Counter(view.group for view in cases)
-    messages = report.view.messages
+
+    def sentences(found: Sequence[Finding]) -> list[list[Any]]:
+        return [_parts(report.view.messages.sentence(finding)) for finding in found[:_FINDINGS]]
+
     pairs: defaultdict[str, list[PairChange]] = defaultdict(list)
     for pair in decision.pairs:
         pairs[pair.criterion].append(pair)
@@ -347,27 +339,27 @@ def _page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         "commits": [
             (commit or "")[:7] for commit in (result.conditions.commit, decision.baseline and decision.baseline.commit)
         ],
-        "heading": _prose_parts(heading(report)),
-        "why": [_prose_parts(sentence) for sentence in why(report)],
+        "heading": _parts(heading(report)),
+        "why": list(map(_parts, why(report))),
         "causes": [
-            {"text": _prose_parts(cause.text.sentence), "tone": cause.group.tone, "n": len(cause.cases)}
+            {"text": _parts(cause.text.sentence), "tone": cause.group.tone, "n": len(cause.cases)}
             for cause in report.causes[:_FINDINGS]
         ],
         "facts": facts(result),
-        "weakenings": [_prose_parts(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
-        "findings": [_prose_parts(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
-        "notes": [_prose_parts(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
+        "weakenings": sentences(decision.weakenings),
+        "findings": sentences(run_findings(decision)),
+        "notes": sentences(decision.notes),
         "criteria": [_criterion(row, pairs[row.criterion]) for row in sorted(decision.criteria, key=by_severity)],
         "columns": [row.criterion for row in decision.criteria],
         "groups": [
             {"key": group.name.lower(), "label": group.label, "tone": group.tone, "n": counted[group]}
             for group in sorted(counted)
         ],
-        "advice": _prose_parts(advice(report).sentence),
+        "advice": _parts(advice(report).sentence),
         "steps": [
             ["Run just the cases that need attention:", [], rerun_commands(report)],
             *(
-                [_prose_parts(step.text), [_prose_parts(place) for place in step.places], step.commands]
+                [_parts(step.text), [_parts(place) for place in step.places], step.commands]
                 for step in next_steps(result)
             ),
             ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
@@ -398,35 +390,30 @@ def _main_run(run: MainRun) -> Json:
         "tokens": run.tokens,
         "seconds": run.seconds,
         "usd": run.usd,
-        "events": [[event.kind, _prose_parts(main_event(event))] for event in run.events],
+        "events": [[event.kind, _parts(main_event(event))] for event in run.events],
     }
 
 
 def _run(result: RunResult, decision: Decision) -> list[list[Any]]:
     """Return labels and values that describe the run."""
-    conditions = result.conditions
+    conditions, base = result.conditions, decision.baseline
+    agents = []
+    for agent in conditions.agents[:_AGENTS]:
+        known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
+        agents.append(f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}")
+    compared = "nothing: there is no baseline"
+    if base is not None:
+        compared = " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
     return [
-        ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
+        ["Agents", agents],
         ["Commit", [(conditions.commit or "")[:10]]],
-        ["Compared with", [_baseline(decision)]],
+        ["Compared with", [compared]],
         ["Started", [result.started_at]],
         ["Took", [fmt.duration(result.totals.seconds)]],
         ["Attempts", [fmt.attempts(result.totals)]],
         ["Platform", [conditions.platform]],
         ["Made by", [f"agent-eval {conditions.tool_version}"]],
     ]
-
-
-def _baseline(decision: Decision) -> str:
-    base = decision.baseline
-    if base is None:
-        return "nothing: there is no baseline"
-    return " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
-
-
-def _agent(agent: AgentConditions) -> str:
-    known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
-    return f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}"
 
 
 def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
@@ -436,19 +423,19 @@ def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
     seconds = [made.durations.total for made in attempts if made.durations.total is not None]
     judged = [use for use in totals.uses if use.purpose != "agent"]
 
-    def on_main(values: Iterable[float | None], shown: Callable[[float], str]) -> str:
-        known = [value for value in values if value is not None]
+    def on_main(name: str, shown: Callable[[float], str]) -> str:
+        known = [value for run in decision.main_runs if (value := getattr(run, name)) is not None]
         return f"main's median {shown(statistics.median(known))}" if known else ""
 
     tiles = []
     if cost.tokens is not None:
-        main = on_main((run.tokens for run in decision.main_runs), lambda value: fmt.count(round(value)))
+        main = on_main("tokens", lambda value: fmt.count(round(value)))
         tiles.append(["Tokens per attempt", fmt.count(round(cost.tokens)), main])
     if totals.usd is not None:
-        main = on_main((run.usd for run in decision.main_runs), lambda value: fmt.number(value, "usd"))
+        main = on_main("usd", lambda value: fmt.number(value, "usd"))
         tiles.append(["Agent and judges", fmt.number(totals.usd, "usd"), main])
     if cost.seconds is not None:
-        main = on_main((run.seconds for run in decision.main_runs), fmt.duration)
+        main = on_main("seconds", fmt.duration)
         middle = fmt.duration(statistics.median(seconds))
         tiles.append(["Attempt, median · p95", f"{middle} · {fmt.duration(cost.seconds)}", main and f"p95: {main}"])
     if judged:
@@ -461,6 +448,11 @@ def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
 def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
     """Return a row of the table of criteria; ``then`` and ``now`` count pairs by tenths of the scale from 0 to 1."""
     value = row.paired if row.paired is not None else row.current
+
+    def tenths(stats: Iterable[Stat | None]) -> list[int]:
+        counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
+        return [counted[tenth] for tenth in range(10)] if row.unit == "score" else []
+
     return {
         "name": row.criterion,
         "status": row.status,
@@ -473,22 +465,17 @@ def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
         "delta": row.change,
         "interval": row.interval,
         "allowed": row.max_drop if row.goal == "maximize" else None,
-        "tone": "bad" if row.status == "fail" else "warn" if row.status == "error" else "",
+        "tone": {"fail": "bad", "error": "warn"}.get(row.status, ""),
         "limits": fmt.limits(row),
         "below": row.failing,
         "errors": row.errors,
         "pairs": row.pairs,
-        "then": _tenths(pair.baseline for pair in pairs) if row.unit == "score" else [],
-        "now": _tenths(pair.current for pair in pairs) if row.unit == "score" else [],
+        "then": tenths(pair.baseline for pair in pairs),
+        "now": tenths(pair.current for pair in pairs),
     }
 
 
-def _tenths(stats: Iterable[Stat | None]) -> list[int]:
-    counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
-    return [counted[tenth] for tenth in range(10)]
-
-
-def _prose_parts(sentence: Prose) -> list[Any]:
+def _parts(sentence: Prose) -> list[Any]:
     """Return texts as strings and names, shown in code type, as one-element lists."""
     return [[str(part)] if isinstance(part, Name) else str(part) for part in sentence.cleaned(_TEXT).parts]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 from urllib.parse import quote
@@ -73,16 +72,16 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     To fit, it drops in this order: folded parts, sections of cases from the last, commands, the table of criteria,
     reasons. The marker line always stays.
     """
-    return _render(report, BUDGET if budget is None else budget, "")
+    return _render(report, BUDGET if budget is None else budget, report.marker)
 
 
 def summary(report: ReportInput, budget: int | None = None) -> str:
     """Render the report for a run's page: like the comment, without its marker, with a row for every case."""
     room = SUMMARY_BUDGET if budget is None else budget
-    return _render(replace(report, marker=""), room, _all_cases(report, room // 2))
+    return _render(report, room, "", _all_cases(report, room // 2))
 
 
-def _render(report: ReportInput, room: int, every_case: str) -> str:
+def _render(report: ReportInput, room: int, marker: str, every_case: str = "") -> str:
     """Render blocks in reading order; each has a number, and those with the highest are dropped first."""
     decision, view = report.decision, report.view
     loud, passed = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS
@@ -98,7 +97,7 @@ def _render(report: ReportInput, room: int, every_case: str) -> str:
         table = _agents_table(report)
     sections = list(_sections(report))
     blocks = [
-        (0, report.marker),
+        (0, marker),
         (1, f"{head}: {prose(heading(report), 300)}".removesuffix(": ")),
         (2, f"{lead}{' '.join(sentences)}" if sentences else ""),
         (3, _weakenings(report)),
@@ -116,7 +115,7 @@ def _render(report: ReportInput, room: int, every_case: str) -> str:
         kept[89] = f"Not shown here for length: {fmt.plural(dropped, 'case')}, {_ELSEWHERE}."
     order = [number for number, _ in blocks[:-3]] + [89, 90, 91, 92]
     rendered = "\n\n".join(kept[number] for number in order if kept.get(number)) + "\n"
-    return rendered if kept and len(rendered.encode()) <= room else f"{report.marker}\n"
+    return rendered if kept and len(rendered.encode()) <= room else f"{marker}\n"
 
 
 def _drop_to_fit(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]:

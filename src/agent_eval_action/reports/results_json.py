@@ -2,16 +2,21 @@
 
 The file is untrusted: parts that are too large, too deep or of the wrong type are refused before they take memory,
 with their line. Reading 10,000 cases (35 MB) takes 0.67 s and 154 MB this way; pydantic on the whole text takes
-0.90 s and 289 MB, and reports no line.
+0.90 s and 289 MB, and reports no line. Artifacts of other jobs are hostile: one file of bounded size is read of them,
+no link is followed, and nothing is written or unpacked.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final, NoReturn, TypeVar
 
 import pydantic
 import pydantic_core
@@ -19,6 +24,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from agent_eval_action.errors import ResultsError
+from agent_eval_action.folders import open_file
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.decision import BaselineTrajectory, Decision, MainCase, PairChange
 from agent_eval_action.results.findings import Finding, Subject
@@ -35,9 +41,9 @@ from agent_eval_action.results.run_result import (
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 
 RESULTS: Final = "results.json"
+"""The name of the file."""
 RUN_FIRST: Final = "run `agent-eval run` first"
 """The hint if there are no results."""
-"""The name of the file."""
 
 STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] = {
     (RunResult, "sets"): SetResult,
@@ -61,6 +67,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\[\]{}\"]++")
 # Matches whole strings too, so that brackets inside them are not counted.
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_NESTING: Final = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _VERSION = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:\s*(-?\d{1,9})\b')
 _READ_VERSIONS = (1, SCHEMA_VERSION)
 _BOM = b"\xef\xbb\xbf"
@@ -128,15 +135,21 @@ class _Parser:
         start = self._at
         members: dict[str, Any] = {}
         self._expect(b"{", f"a {model.__name__} object")
-        if not self._take(b"}"):
+        for _ in self._until(b"}", "the end of the object"):
             self._member(model, members)
-            while self._take(b","):
-                self._member(model, members)
-            self._expect(b"}", "the end of the object")
         try:
             return model.model_validate(self._upgrade(model, members) if self._upgrade else members)
         except pydantic.ValidationError as error:
             self._invalid(model, error, start)
+
+    def _until(self, close: bytes, what: str) -> Iterator[None]:
+        """Yield before each part of an object or a list, whose parts have commas between them."""
+        if self._take(close):
+            return
+        yield
+        while self._take(b","):
+            yield
+        self._expect(close, what)
 
     def _member(self, model: type[pydantic.BaseModel], members: dict[str, Any]) -> None:
         self._skip()
@@ -148,22 +161,13 @@ class _Parser:
         self._skip()
         item = STREAMED.get((model, name))
         if item is not None and self._data.startswith(b"[", self._at):
-            members[name] = self._list(item)
+            parse = self._model if item in PARENTS else self._item
+            self._expect(b"[", "a list")
+            members[name] = tuple(parse(item) for _ in self._until(b"]", "the end of the list"))
         elif item is not None and self._data.startswith(b"{", self._at):
             members[name] = self._model(item)
         else:
             members[name] = self._decode(self._piece())
-
-    def _list(self, item: type[_Model]) -> tuple[_Model, ...]:
-        parse = self._model if item in PARENTS else self._item
-        self._expect(b"[", "a list")
-        if self._take(b"]"):
-            return ()
-        items = [parse(item)]
-        while self._take(b","):
-            items.append(parse(item))
-        self._expect(b"]", "the end of the list")
-        return tuple(items)
 
     def _item(self, item: type[_Model]) -> _Model:
         """Parse an item: at once if it is alone on its line, as we write it; else after measuring its length."""
@@ -204,15 +208,11 @@ class _Parser:
     def _end_of_container(self) -> int:
         depth = 0
         for found in _BRACKET.finditer(self._data, self._at, self._at + _MAX_PIECE + 1):
-            sign = found.group()
-            if sign in (b"{", b"["):
-                depth += 1
-                if depth > _MAX_DEPTH:
-                    self._refuse(f"nested deeper than {_MAX_DEPTH} levels", found.start())
-            elif sign in (b"}", b"]"):
-                depth -= 1
-                if depth == 0:
-                    return found.end()
+            depth += _NESTING.get(found.group(), 0)
+            if depth > _MAX_DEPTH:
+                self._refuse(f"nested deeper than {_MAX_DEPTH} levels", found.start())
+            if depth == 0:
+                return found.end()
         if len(self._data) - self._at > _MAX_PIECE:
             return self._refuse(f"one part is larger than {_MAX_PIECE:,} bytes")
         return self._refuse("the file ends in the middle: it was cut off", len(self._data))
@@ -353,3 +353,86 @@ def _finite_values(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0:
         return None
     return value
+
+
+# --- artifacts of other jobs -----------------------------------------------------------------------
+
+FOREIGN_BYTES: Final = 64 * 1024 * 1024
+"""Limit for an untrusted results.json; 5,000 cases take about 20 MB."""
+MAX_ZIP: Final = 256 * 1024 * 1024
+MAX_ENTRIES: Final = 20_000
+MAX_FOLDERS: Final = 4
+_PACKED: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED: Final = 0x1
+_HINT: Final = "it is what upload-artifact keeps of the folder `agent-eval run --out` names"
+
+
+def read_foreign(path: Path) -> RunResult:
+    """Read results.json at ``path``, in a folder or in an artifact's zip. Raises ResultsError for anything else."""
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            found = list(_files(path, MAX_FOLDERS))
+            if len(found) != 1:
+                raise ResultsError(f"{path} holds {len(found) or 'no'} {RESULTS}, it must hold one", hint=_HINT)
+            path = found[0]
+        elif not stat.S_ISREG(mode):
+            raise ResultsError(f"{path} is no regular file", hint=_HINT)
+        with open_file(path) as file:  # a link could point to any file this job can read, a FIFO would block for ever
+            if stat.S_ISREG(mode) and file.read(2) == b"PK":
+                return _read_zip(path, file)
+            file.seek(0)
+            return _bounded(path, file)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint=_HINT) from error
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield every results.json below ``folder``, without following links."""
+    with os.scandir(folder) as found:
+        entries = [entry for entry, _ in zip(found, range(MAX_ENTRIES), strict=False)]
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if entry.name == RESULTS and not entry.is_dir(follow_symlinks=False):
+            yield folder / entry.name
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, depth - 1)
+
+
+def _read_zip(path: Path, file: IO[bytes]) -> RunResult:
+    if os.fstat(file.fileno()).st_size > MAX_ZIP:
+        raise ResultsError(f"{path} is larger than {MAX_ZIP:,} bytes")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entry = _entry(path, archive)
+            with archive.open(entry) as packed:
+                return _bounded(path / entry.filename, packed)
+    # what zipfile raises for files that are no zip, are cut off, or use an unknown compression
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError) as error:
+        raise ResultsError(f"{path} is no zip that can be read: {error}", hint=_HINT) from error
+
+
+def _entry(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    entries = archive.infolist()
+    if len(entries) > MAX_ENTRIES:
+        raise ResultsError(f"{path} has more than {MAX_ENTRIES:,} entries")
+    for name in (entry.filename for entry in entries):
+        parts = name.replace("\\", "/").split("/")
+        if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in name:
+            raise ResultsError(f"{path} has an entry that leads out of it: {name[:200]!r}")
+    found = [entry for entry in entries if PurePosixPath(entry.filename).name == RESULTS and not entry.is_dir()]
+    if len(found) != 1:
+        raise ResultsError(f"{path} has {len(found) or 'no'} {RESULTS}, it must have one", hint=_HINT)
+    (entry,) = found
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+        raise ResultsError(f"{entry.filename[:200]!r} of {path} is no regular file")
+    if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _PACKED:
+        raise ResultsError(f"{entry.filename[:200]!r} of {path} is encrypted, or packed in an unknown way")
+    return entry
+
+
+def _bounded(path: Path, file: IO[bytes]) -> RunResult:
+    # ignore the size that a zip's entry declares: a bomb declares a small one
+    data = file.read(FOREIGN_BYTES + 1)
+    if len(data) > FOREIGN_BYTES:
+        raise ResultsError(f"{path} is larger than {FOREIGN_BYTES:,} bytes")
+    return parsed(path, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,7 @@ def heading(report: ReportInput) -> Prose:
     decision, view = report.decision, report.view
     if decision.outcome is Verdict.PASS:
         worse = len(view.in_groups(Group.WORSE))
-        if decision.baseline is not None and not any(map(_is_compared, view.run)):
+        if decision.baseline is not None and not any(case.is_compared for case in view.run):
             return Prose.join("no case can be compared with main")
         return Prose.join(
             f"{fmt.plural(worse, 'case')} got worse, within what is allowed" if worse else "no case got worse"
@@ -46,26 +46,25 @@ def heading(report: ReportInput) -> Prose:
 
 def _counted(cases: list[CaseView], noun: str) -> Iterator[str]:
     """Yield the number of cases or agents in each class. An agent has its worst case's class, without advisory ones."""
-    order = {group: rank for rank, group in enumerate((*_COUNTED, Group.UNCHANGED))}
+    order = [*_COUNTED, Group.UNCHANGED]
     worst: dict[object, Group] = {}
     for view in cases:
         advisory = view.group is Group.BELOW_THRESHOLD and not view.blocks
         group = view.group if view.group in _COUNTED and not advisory else Group.UNCHANGED
         key = view.key.agent if noun == "agent" else view.key
-        worst[key] = min(group, worst.get(key, group), key=order.__getitem__)
-    groups = list(worst.values())
-    whole = f" of {fmt.plural(len(groups), noun)}"
-    for group, words in _COUNTED.items():
-        if found := groups.count(group):
-            yield f"{fmt.count(found)}{whole} {words(found)}"
+        worst[key] = min(group, worst.get(key, group), key=order.index)
+    whole = f" of {fmt.plural(len(worst), noun)}"
+    for group, (one_form, form) in _COUNTED.items():
+        if found := list(worst.values()).count(group):
+            yield f"{fmt.count(found)}{whole} {verb(found, one_form, form)}"
             whole = ""
 
 
-_COUNTED: Final[dict[Group, Callable[[int], str]]] = {
-    Group.REGRESSED: lambda _: "got worse",
-    Group.BELOW_THRESHOLD: lambda n: verb(n, "misses its threshold", "miss their thresholds"),
-    Group.NEEDS_RUNS: lambda n: verb(n, "needs more runs", "need more runs"),
-    Group.NOT_MEASURED: lambda _: "could not be measured",
+_COUNTED: Final = {
+    Group.REGRESSED: ("got worse", "got worse"),
+    Group.BELOW_THRESHOLD: ("misses its threshold", "miss their thresholds"),
+    Group.NEEDS_RUNS: ("needs more runs", "need more runs"),
+    Group.NOT_MEASURED: ("could not be measured", "could not be measured"),
 }
 
 
@@ -79,11 +78,18 @@ def why(report: ReportInput) -> list[Prose]:
             messages.sentence(reason) for reason in decision.reasons if reason.code is not FindingCode.NOTHING_WORSE
         ]
         return [text.sentence for text in found if text]
-    causes = [cause for cause in report.causes if _decides(cause, decision.outcome)]
-    found += [_cause(cause, named=len(causes) > 1, by_agent=report.view.agents > 1) for cause in causes[:_CAUSES]]
+    undecided = {Group.NEEDS_RUNS, Group.NOT_MEASURED} if decision.outcome is Verdict.INCONCLUSIVE else set()
+    causes = [cause for cause in report.causes if cause.cases[0].blocks or cause.group in undecided]
+    for cause in causes[:_CAUSES]:
+        agent = [Name.shortened(cause.cases[0].key.agent, 60), ": "] if report.view.agents > 1 else []
+        cases = [view.key.case for view in cause.cases]
+        named: list[Prose | str] = (
+            [" (", names(cases[:3], len(cases)), ")"] if len(causes) > 1 or len(cases) == 1 else []
+        )
+        found.append(joined([*agent, cause.text, *named], ""))
     if len(causes) > _CAUSES:
-        cases = sum(len(cause.cases) for cause in causes[_CAUSES:])
-        found.append(Prose.join(f"{fmt.plural(len(causes) - _CAUSES, 'more cause')} in {fmt.plural(cases, 'case')}"))
+        more = sum(len(cause.cases) for cause in causes[_CAUSES:])
+        found.append(Prose.join(f"{fmt.plural(len(causes) - _CAUSES, 'more cause')} in {fmt.plural(more, 'case')}"))
     found += _evidence(causes)
     for reason in decision.reasons:
         of_cases = reason.code in {*_OF_CASES, FindingCode.CASES_UNDECIDED} or reason.subject.case is not None
@@ -91,19 +97,6 @@ def why(report: ReportInput) -> list[Prose]:
             found.append(sentence)
     title = heading(report)
     return [text.sentence for text in found if text != title]
-
-
-def _decides(cause: Cause, outcome: Verdict) -> bool:
-    view = cause.cases[0]
-    undecided = view.group in {Group.NEEDS_RUNS, Group.NOT_MEASURED}
-    return view.blocks or (undecided and outcome is Verdict.INCONCLUSIVE)
-
-
-def _cause(cause: Cause, *, named: bool, by_agent: bool) -> Prose:
-    agent = joined([Name.shortened(cause.cases[0].key.agent, 60), ": "], "") if by_agent else Prose()
-    cases = [view.key.case for view in cause.cases]
-    where = joined([" (", names(cases[:3], len(cases)), ")"], "") if named or len(cases) == 1 else Prose()
-    return joined([agent, cause.text, where], "")
 
 
 def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
@@ -119,15 +112,10 @@ def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
         )
 
 
-def _is_compared(case: CaseView) -> bool:
-    """Return whether any criterion of the case is compared with main."""
-    return any(pair.change is not None for pair in case.pairs)
-
-
 def _passing(report: ReportInput) -> Iterator[Prose]:
     counted = with_threshold(report.view.run)
     if counted:
-        compared = sum(map(_is_compared, counted))
+        compared = sum(case.is_compared for case in counted)
         share = f"{fmt.count(compared) if compared else 'none'} of them {verb(compared or 1, 'is', 'are')}"
         main = ", as on main" if compared == len(counted) else f"; {share} compared with main"
         passing = f"{fmt.count(sum(case.passes for case in counted))} of {fmt.plural(len(counted), 'case')}"
@@ -163,11 +151,10 @@ def rerun_commands(report: ReportInput) -> tuple[str, ...]:
     """Return the command that re-runs the cases that need attention; () if there are none or it would be too long."""
     chosen: dict[str, list[str]] = {}
     for view in report.view.worst_first:
-        if not view.needs_attention or view.owner is None:
-            continue
-        if not (selected := select_case(view)):
-            return ()
-        chosen.setdefault(selected[0], []).append(selected[1])
+        if view.needs_attention and view.owner is not None:
+            if not (selected := select_case(view)):
+                return ()
+            chosen.setdefault(selected[0], []).append(selected[1])
     words = [shlex.quote(f"{path}:{','.join(cases)}") for path, cases in chosen.items()]
     command = " ".join(["agent-eval run", *words])
     return (command,) if words and len(command) <= _LINE else ()
@@ -188,14 +175,13 @@ def quoted_case(case: str) -> str:
 
 
 _ADVICE: Final[dict[ErrorKind, str]] = {
-    ErrorKind.RATE_LIMITED: "run the job again; if it happens often, lower {concurrency} or raise {max_time}",
+    ErrorKind.RATE_LIMITED: "run the job again; if it happens often, lower `concurrency` or raise `max_time`",
     ErrorKind.UNAVAILABLE: "run the job again when the model's service answers",
-    ErrorKind.TIMEOUT: "run the job again; if it happens often, make the agent faster or raise {timeout_s}",
-    ErrorKind.BLOCKED: "make the agent's tools asynchronous, or raise {timeout_s}",
-    ErrorKind.STOPPED: "run the job again with more {max_time}",
+    ErrorKind.TIMEOUT: "run the job again; if it happens often, make the agent faster or raise `agent.timeout_s`",
+    ErrorKind.BLOCKED: "make the agent's tools asynchronous, or raise `agent.timeout_s`",
+    ErrorKind.STOPPED: "run the job again with more `max_time`",
     ErrorKind.CREDENTIALS: "give the job the credentials that are missing",
 }
-_OPTIONS: Final = {name: Name(name) for name in ("concurrency", "max_time", "max_extra_runs", "agent.timeout_s")}
 
 
 def advice(report: ReportInput) -> Prose:
@@ -209,9 +195,9 @@ def advice(report: ReportInput) -> Prose:
         attempt = case.failed_attempt()
         kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
         text = _ADVICE.get(kind, "read the errors and the step's log, then run the job again")
-        return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence
+        return Prose.marked(text).sentence
     if view.in_groups(Group.NEEDS_RUNS):
-        return compose("run the job again, or raise {option}", option=_OPTIONS["max_extra_runs"]).sentence
+        return Prose.marked("run the job again, or raise `max_extra_runs`").sentence
     return Prose.join("Fix the problem above, then run the job again.")
 
 
@@ -234,25 +220,19 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
     if not worse:
         return
     if decision.accept == "ignore":
-        text = "What got worse cannot be accepted: the rules say {rule}."
-        yield Step(compose(text, rule=Name("gate.accept: ignore")))
+        yield Step(Prose.marked("What got worse cannot be accepted: the rules say `gate.accept: ignore`."))
         return
-    commands = _accept_commands(worse)
-    more = Prose()
+    commands, more, baseline = _accept_commands(worse), "", ""
     if not commands:
         commands = (f"agent-eval accept --worse --from results.json {REASON}",)
-        more = compose(" ({file} is the one that this run wrote)", file=Name("results.json"))
+        more = " (`results.json` is the one that this run wrote)"
     if decision.store == "file":
-        commands = (*commands, update)
-    text = "If the change is intended, accept everything that got worse{more} and commit {file}{baseline}:"
-    baseline = " and the baseline" if decision.store == "file" else ""
-    file = Name(".agent-eval/accept.yaml")
-    yield Step(compose(text, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
+        commands, baseline = (*commands, update), " and the baseline"
+    text = f"If the change is intended, accept everything that got worse{more} and commit `.agent-eval/accept.yaml`"
+    yield Step(Prose.marked(f"{text}{baseline}:"), commands=commands, accepts=True)
     if decision.on_weakened == "fail":
-        text = (
-            "The rules say {rule}, so an accepted change blocks too: someone who may bypass this check has to merge it."
-        )
-        yield Step(compose(text, rule=Name("on_weakened: fail")))
+        text = "The rules say `on_weakened: fail`, so an accepted change blocks too: someone who may bypass this check"
+        yield Step(Prose.marked(f"{text} has to merge it."))
 
 
 def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:

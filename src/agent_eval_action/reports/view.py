@@ -133,6 +133,11 @@ class CaseView:
         return not self.blocks, not self.needs_attention, self.group, -max(falls, default=0.0)
 
     @property
+    def is_compared(self) -> bool:
+        """Whether any criterion of the case is compared with main."""
+        return any(pair.change is not None for pair in self.pairs)
+
+    @property
     def passes(self) -> bool:
         """Whether the case was measured and meets all its thresholds."""
         return all(

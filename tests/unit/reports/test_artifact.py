@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.reports import artifact
-from agent_eval_action.reports.artifact import read_foreign
+from agent_eval_action.reports import results_json
+from agent_eval_action.reports.results_json import read_foreign
 
 GOOD = (Path(__file__).parents[2] / "golden" / "passed" / "results.json").read_bytes()
 
@@ -65,12 +65,12 @@ def test_a_link_in_a_zip(tmp_path):
 
 
 def test_a_bomb_is_read_to_the_limit_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifact, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(results_json, "FOREIGN_BYTES", 1_000_000)
     refused(zipped(tmp_path, ("results.json", b" " * 50_000_000)), "larger than 1,000,000 bytes")
 
 
 def test_a_bomb_that_lies_about_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifact, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(results_json, "FOREIGN_BYTES", 1_000_000)
     data = bytearray(packed(("results.json", b" " * 50_000_000)))
     central = data.rindex(b"PK\x01\x02")
     data[central + 24 : central + 28] = (100).to_bytes(4, "little")
@@ -92,7 +92,7 @@ def test_none_or_two(tmp_path, entries, why):
 
 
 def test_too_many_entries(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifact, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(results_json, "MAX_ENTRIES", 3)
     refused(zipped(tmp_path, *((f"{n}", b"") for n in range(4))), "more than 3 entries")
 
 
