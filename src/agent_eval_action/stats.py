@@ -13,13 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
+Score = TypeVar("Score", int, float)
 Levels = tuple[tuple[int, int], ...]
 """Integer scores with their counts, sorted by score."""
 
@@ -38,14 +39,14 @@ def warm_up() -> None:
         importlib.import_module(name)
 
 
-def levels(scores: Iterable[int]) -> Levels:
-    """The count of each score."""
+def counted(scores: Iterable[Score]) -> tuple[tuple[Score, int], ...]:
+    """The distinct scores with the number of times that each occurs, sorted by score."""
     return tuple(sorted(Counter(scores).items()))
 
 
 def passes(passed: int, n: int) -> Levels:
     """The counts of a pass/fail score."""
-    return tuple((level, times) for level, times in ((0, n - passed), (1, passed)) if times)
+    return counted([0] * (n - passed) + [1] * passed)
 
 
 def lower_than_reference(strata: Iterable[Stratum]) -> float:
@@ -89,8 +90,11 @@ def _sums(pool: Levels, draws: int) -> Floats:
     """Distribution of the sum of ``draws`` scores drawn from the pool without replacement; the lowest level is 0."""
     import numpy as np  # noqa: PLC0415 - only tests and intervals need it
 
-    if len(pool) == 2 and pool[1][0] == 1:  # noqa: PLR2004 - failures and passes
-        return _hypergeometric(pool[0][1], pool[1][1], draws)
+    if len(pool) == 2 and pool[1][0] == 1:  # noqa: PLR2004 - failures and passes: the hypergeometric distribution
+        failures, passed = pool[0][1], pool[1][1]
+        total = math.comb(failures + passed, draws)
+        range_of_passes = range(min(draws, passed) + 1)
+        return np.array([math.comb(passed, x) * math.comb(failures, draws - x) / total for x in range_of_passes])
     if draws == 1:
         single: Floats = np.zeros(pool[-1][0] + 1)
         n = sum(times for _, times in pool)
@@ -111,16 +115,6 @@ def _sums(pool: Levels, draws: int) -> Floats:
         ways /= ways.sum()
     row: Floats = ways[draws] / ways[draws].sum()
     return row
-
-
-@lru_cache(maxsize=20_000)
-def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
-    """Distribution of the number of passes among ``draws`` drawn without replacement, from 0 up."""
-    import numpy as np  # noqa: PLC0415 - only tests and intervals need it
-
-    total = math.comb(failures + passed, draws)
-    most = min(draws, passed)
-    return np.array([math.comb(passed, x) * math.comb(failures, draws - x) / total for x in range(most + 1)])
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -57,7 +57,6 @@ class BranchStore(Store):
     kind: ClassVar[StoreKind] = "branch"
     begin: ClassVar[str] = "the next run on the main branch records what it scores"
     written_by_runs: ClassVar[bool] = True
-    needs_remote: ClassVar[bool] = True
 
     repository: Repository
     remote: Remote | None

@@ -125,7 +125,7 @@ def open_history_session(
     repository = Repository(settings.workspace, environ)
     store: Store = STORES[store_kind(settings, environ, event, base)].of_settings(settings, environ)
     own, baseline = FileStore.of_settings(settings, environ), settings.baseline
-    remote = remote_of(repository, baseline.remote, environ) if store.needs_remote else None
+    remote = remote_of(repository, baseline.remote, environ) if store.written_by_runs else None
     query = look_up(repository, event, remote, remote_name=baseline.remote, limit=2 * baseline.runs)
     found = _records_of_base(own, base) if base and store.committed else store.records(query)
     if base and not store.committed and baseline.store == "auto" and os.path.lexists(own.path):

@@ -63,15 +63,14 @@ class Store(ABC):
     ``kind``: its name in the settings.
     ``begin``: how to create a baseline there, for hints; backticks mark names.
     ``committed``: it is a file of the checkout, so a change is compared with the base commit's version.
-    ``written_by_runs``: runs of main add their records; otherwise only people write it, if anyone.
-    ``needs_remote``: its records may belong to commits that a shallow clone lacks and must fetch.
+    ``written_by_runs``: runs of main add their records, which may belong to commits that a shallow clone lacks and must
+    fetch; otherwise only people write it, if anyone.
     """
 
     kind: ClassVar[StoreKind]
     begin: ClassVar[str]
     committed: ClassVar[bool] = False
     written_by_runs: ClassVar[bool] = False
-    needs_remote: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

@@ -171,13 +171,12 @@ def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pooling:
-    """Records, newest first, matched with the current suite. ``shared`` holds one object per distinct history."""
+    """Records, newest first, matched with the current suite."""
 
     runs: tuple[_Run, ...]
     now: Suite
     last: int
     accepts: tuple[Accepted, ...]
-    shared: dict[tuple[object, ...], PairHistory] = field(default_factory=dict)
 
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those that main's newest complete run still had."""
@@ -203,7 +202,7 @@ class _Pooling:
         counts: Counter[float] = Counter()
         for scores in usable:
             counts.update(dict(scores.scores))
-        history = PairHistory(
+        return PairHistory(
             scores=tuple(sorted(counts.items())),
             by_run=tuple(scores.scores for scores in usable),
             incomparable="" if usable else self._why_incomparable(pair, seen[0] if seen else None, anew),
@@ -211,8 +210,6 @@ class _Pooling:
             accepted=bool(anew) and not seen,
             record=usable[0] if usable else seen[0][2] if seen else None,
         )
-        values = (history.scores, history.by_run, history.incomparable, history.anew, history.accepted)
-        return self.shared.setdefault((*values, id(history.record)), history)
 
     def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[CaseRecord]:
         """Each case with its pooled counts. ``pairs`` must be sorted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
@@ -49,6 +48,7 @@ from agent_eval_action.results.run_result import (
     Totals,
     collector_paused,
 )
+from agent_eval_action.stats import counted
 
 _NOT_OF_CODE: Final = frozenset(
     {ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED}
@@ -169,7 +169,7 @@ def _scores(pair: PairScores) -> CriterionRecord:
         threshold=pair.info.threshold,
         n=len(pair.scores),
         passed=pair.passed,
-        scores=tuple(sorted(Counter(rounded(score) for score in pair.scores).items())),
+        scores=counted(map(rounded, pair.scores)),
     )
 
 

@@ -21,7 +21,6 @@ from agent_eval_action.gate.pairs import (
     GateState,
     Pair,
     ScoreGrid,
-    counted,
     history_stats,
     is_binary,
     mean,
@@ -30,7 +29,7 @@ from agent_eval_action.gate.pairs import (
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import ScoreCount
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.stats import Stratum, holm, lower_than_reference
+from agent_eval_action.stats import Stratum, counted, holm, lower_than_reference
 
 STABLE_REPEATS: Final = 30
 DRIFTED: Final = 0.05
@@ -206,10 +205,9 @@ class CriterionEvidence:
         """History plus control; the control alone if main ``moved``."""
         if not control:
             return pair.history
-        counts = Counter(control)
-        if not (moved or self.main_moved(pair)):
-            counts.update(dict(pair.history))
-        return tuple(sorted(counts.items()))
+        if moved or self.main_moved(pair):
+            return counted(control)
+        return tuple(sorted((Counter(dict(pair.history)) + Counter(control)).items()))
 
     def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
         return history_stats(self._reference(pair, self._control_of(pair) if control else ())).mean

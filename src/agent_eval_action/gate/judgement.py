@@ -16,7 +16,6 @@ from agent_eval_action.gate.pairs import (
     GateRules,
     Pair,
     ScoreGrid,
-    counted,
     is_binary,
     mean,
     mean_of,
@@ -257,7 +256,8 @@ def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Impr
     # re-runs were requested because the first pass was bad: regression to the mean is no improvement
     rises = [sign * (mean(pair.attempts[: pair.first]) - pair.past.mean) for pair in pairs]
     # sides swapped: tests whether main's scores are lower than this run's
-    strata = [Stratum(grid.levels(counted(pair.attempts[: pair.first])), grid.levels(pair.history)) for pair in pairs]
+    strata = [grid.stratum(pair.history, pair.attempts[: pair.first]) for pair in pairs]
+    strata = [Stratum(reference=found.current, current=found.reference) for found in strata]
     own = [lower_than_reference([stratum]) if up > 0 else 1.0 for stratum, up in zip(strata, rises, strict=True)]
     stable = never_differed(pairs)
     better = frozenset(

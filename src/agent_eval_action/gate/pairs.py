@@ -35,7 +35,7 @@ from agent_eval_action.results.run_result import (
     ScoreStatus,
     collector_paused,
 )
-from agent_eval_action.stats import Levels, Stratum
+from agent_eval_action.stats import Levels, Stratum, counted
 
 TOLERANCE: Final = 1e-9
 """Smaller changes (relative for numbers above one) are floating-point noise."""
@@ -148,9 +148,8 @@ class Pair:
 @lru_cache(maxsize=50_000)
 def history_stats(history: tuple[ScoreCount, ...]) -> Stat:
     """Count, mean and extremes of a history."""
-    scores = [score for score, _ in history]
-    n = sum(times for _, times in history)
-    return Stat(n=n, mean=weighted_mean(history), low=min(scores), high=max(scores))
+    scores, times = zip(*history, strict=True)
+    return Stat(n=sum(times), mean=weighted_mean(history), low=min(scores), high=max(scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +333,6 @@ def _pair(
 
 
 def _scores_of(attempts: Sequence[AttemptSummary], criterion: str) -> tuple[float, ...]:
-    if not attempts:
-        return ()
     return tuple(
         score.score
         for attempt in attempts
@@ -370,8 +367,8 @@ def _change_kind(before: float, current: float, info: CriterionInfo, *, below: b
 
 
 def _baseline_stat(old: CriterionRecord) -> Stat:
-    scores = [score for score, _ in old.scores]
-    return shared_stat(old.n, old.average, old.passed, min(scores), max(scores))
+    past = history_stats(old.scores)
+    return shared_stat(old.n, old.average, old.passed, past.low, past.high)
 
 
 def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable[Pair]:
@@ -406,11 +403,6 @@ _BEYOND: Final = 2 * _STEPS
 def mean(scores: Sequence[float]) -> float:
     """Mean of one pair's attempts, independent of their order."""
     return scores[0] if len(scores) == 1 else math.fsum(scores) / len(scores)
-
-
-def counted(scores: Sequence[float]) -> tuple[ScoreCount, ...]:
-    """Scores with the number of times that each occurs, as histories have them."""
-    return tuple(sorted(Counter(scores).items()))
 
 
 def is_binary(*scores: Sequence[float]) -> bool:
@@ -453,18 +445,15 @@ class ScoreGrid:
         """A score's level."""
         return min(self.high, max(self.low, self._unclamped_level(score)))
 
-    def levels(self, scores: tuple[ScoreCount, ...]) -> Levels:
-        """The levels of scores."""
-        return _levels(self, scores)
-
-    def stratum(self, reference: tuple[ScoreCount, ...], current: Sequence[float]) -> Stratum:
+    def stratum(self, reference: tuple[ScoreCount, ...], current: tuple[float, ...]) -> Stratum:
         """A case's scores for the exact tests."""
-        return Stratum(self.levels(reference), self.levels(counted(current)))
+        return _stratum(self, reference, current)
 
 
 @lru_cache(maxsize=50_000)
-def _levels(grid: ScoreGrid, scores: tuple[ScoreCount, ...]) -> Levels:
-    return merged((grid.level(score), times) for score, times in scores)
+def _stratum(grid: ScoreGrid, reference: tuple[ScoreCount, ...], current: tuple[float, ...]) -> Stratum:
+    sides = (merged((grid.level(score), times) for score, times in side) for side in (reference, counted(current)))
+    return Stratum(*sides)
 
 
 def _scale(highest: float) -> float:

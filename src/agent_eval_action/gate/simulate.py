@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.next_step import Stop, next_step
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, counted, is_binary
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, is_binary
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
 from agent_eval_action.results.run_result import Goal
+from agent_eval_action.stats import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +232,7 @@ def backtest_policy(
     ``extra_runs`` as in the settings. ``report_progress`` takes the numbers of simulated and of all runs.
     """
     left_out: list[str] = []
-    simulated: list[tuple[str, GateRules, SimulatedSuite, str]] = []
+    simulated: list[tuple[str, str, GateRules, SimulatedSuite]] = []
     by_criterion: dict[str, list[tuple[ScoreCount, ...]]] = defaultdict(list)
     for (_, criterion), pair in sorted(history.pairs.items()):
         if pair.scores:
@@ -245,35 +246,28 @@ def backtest_policy(
             left_out.append(f"{criterion}: only scores from 0 to 1 are simulated")
         else:
             rules = GateRules(policy.model_copy(update={"criteria": {"c0": own}, "sets": {}}), extra_runs)
-            simulated += [(criterion, rules, suite, change) for change, suite in _changed_suites(scores)]
-    rows = []
-    for number, (criterion, rules, suite, change) in enumerate(simulated):
-        outcomes = []
+            agents = [_agent(pair) for pair in scores]
+            recorded = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
+            for change, heads in _changes(agents):
+                suite = SimulatedSuite(tuple(map(SimulatedCase, agents, heads)), recorded)
+                simulated.append((criterion, change, rules, suite))
+    rows: list[BacktestRow] = []
+    for criterion, change, rules, suite in simulated:
+        outcomes: list[Outcome] = []
         for outcome in simulate(suite, rules, runs, seed):
             outcomes.append(outcome)
-            report_progress(number * runs + len(outcomes), len(simulated) * runs)
-        rows.append(_backtest_row(criterion, change, suite, outcomes))
+            report_progress(len(rows) * runs + len(outcomes), len(simulated) * runs)
+        row = BacktestRow(
+            criterion=criterion,
+            change=change,
+            cases=len(suite.cases),
+            history=suite.history,
+            blocked=statistics.fmean(outcome.blocked for outcome in outcomes),
+            inconclusive=statistics.fmean(outcome.inconclusive for outcome in outcomes),
+            runs_per_case=statistics.fmean(outcome.runs for outcome in outcomes),
+        )
+        rows.append(row)
     return Backtest(tuple(rows), tuple(left_out))
-
-
-def _changed_suites(scores: Sequence[tuple[ScoreCount, ...]]) -> Iterator[tuple[str, SimulatedSuite]]:
-    agents = [_agent(pair) for pair in scores]
-    history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
-    for change, heads in _changes(agents):
-        cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
-        yield change, SimulatedSuite(cases, history)
-
-
-def _backtest_row(criterion: str, change: str, suite: SimulatedSuite, outcomes: Sequence[Outcome]) -> BacktestRow:
-    return BacktestRow(
-        criterion=criterion,
-        change=change,
-        cases=len(suite.cases),
-        history=suite.history,
-        blocked=sum(outcome.blocked for outcome in outcomes) / len(outcomes),
-        inconclusive=sum(outcome.inconclusive for outcome in outcomes) / len(outcomes),
-        runs_per_case=statistics.fmean(outcome.runs for outcome in outcomes),
-    )
 
 
 def _agent(scores: Sequence[ScoreCount]) -> Agent:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action import stats
-from agent_eval_action.stats import Stratum, levels, lower_than_reference, passes
+from agent_eval_action.stats import Stratum, counted, lower_than_reference, passes
 
 
 def scipy_stats() -> Any:
@@ -28,7 +28,7 @@ GRADED = st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=3)
 
 
 def stratum(reference, current):
-    return Stratum(levels(reference), levels(current))
+    return Stratum(counted(reference), counted(current))
 
 
 def brute_force(pairs):
