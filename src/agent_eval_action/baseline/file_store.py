@@ -65,7 +65,9 @@ class FileStore(Store):
         path = self.path
         if not os.path.lexists(path):
             return None
-        bound = _workspace_around(path, self.workspace)
+        absolute = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link to be checked
+        inside = self.workspace is not None and below(absolute, self.workspace.absolute()) is not None
+        bound = self.workspace if inside else None  # the user may have named a place elsewhere
         try:
             text = read_text(path, workspace=bound, error=ResultsError)
             with contextlib.suppress(ValidationError):
@@ -126,12 +128,6 @@ def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> Non
     """Give ``.agent-eval`` a .gitignore that admits only the baseline and accept.yaml; never replaces one."""
     extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
     folder.add(".gitignore", (_IGNORE + extra).encode())
-
-
-def _workspace_around(path: Path, workspace: Path | None) -> Path | None:
-    """The workspace if ``path`` is written as inside it; None if the user named a place elsewhere."""
-    inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the link to be checked
-    return workspace if inside else None
 
 
 def _unreadable_hint(path: Path, bound: Path | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -79,6 +79,11 @@ def pool(
         return History(pending=tuple(accepts), source=source)
     now = suite or _newest_suite(records)
     runs = _runs(records, now)
+    notes = []
+    if moved := sorted((old, new) for new, old in runs[0].old_names.items() if new in now.cases):
+        renamed_cases = "1 case was renamed and is" if len(moved) == 1 else f"{len(moved)} cases were renamed and are"
+        names = shortlist(moved, _SHOWN, lambda case: f"{case[0]} → {case[1]}", "; ")
+        notes.append(f"{renamed_cases} compared with main's scores under the old name: {names}")
     pooling = _Pooling(runs, now, last, tuple(accepts))
     pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
     criteria = {digest: known for record in reversed(records) for digest, known in sorted(record.criteria.items())}
@@ -89,7 +94,7 @@ def pool(
         pooled=runs[0].record.model_copy(update=update),
         pending=tuple(accepts),
         source=source,
-        notes=_rename_note(runs[0], now),
+        notes=tuple(notes),
         main_runs=tuple(main_runs([run.record for run in shown], [run.cases for run in shown])),
         main_cases=tuple(main_cases([run.cases for run in shown])),
     )
@@ -158,15 +163,6 @@ def _runs(records: Sequence[Record], now: Suite) -> tuple[_Run, ...]:
         old_names = {new: old for old, new in names.items() if new != old}
         runs.append(_Run(record, {case.key: case for case in record.cases}, old_names, matches.ambiguous))
     return tuple(runs)
-
-
-def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
-    moved = sorted((old, new) for new, old in newest.old_names.items() if new in now.cases)
-    if not moved:
-        return ()
-    shown = shortlist(moved, _SHOWN, lambda case: f"{case[0]} → {case[1]}", "; ")
-    cases = "1 case was renamed and is" if len(moved) == 1 else f"{len(moved)} cases were renamed and are"
-    return (f"{cases} compared with main's scores under the old name: {shown}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,11 +282,14 @@ def main_runs(records: Sequence[Record], cases: Sequence[Cases]) -> Iterator[Mai
     for before, (record, own) in zip([None, *runs], runs, strict=False):
         events = () if before is None else tuple(_events(*before, record, own))[:_EVENTS]
         cost = record.cost or RunCost()
+        means: defaultdict[str, list[float]] = defaultdict(list)
+        for name, scores in (item for case in record.cases for item in case.criteria.items()):
+            means[name].append(scores.average)
         yield MainRun(
             commit=record.commit,
             created_at=record.created_at,
             models=tuple(sorted({model for agent in record.agents for model in agent.models})),
-            means=_means(record.cases),
+            means={name: rounded(statistics.fmean(averages)) for name, averages in sorted(means.items())},
             cases=len(record.cases),
             passed=sum(_outcome(case) == "p" for case in record.cases),
             tokens=cost.tokens,
@@ -305,14 +304,6 @@ def main_cases(cases: Sequence[Cases]) -> Iterator[MainCase]:
     for key in sorted(set().union(*cases)):
         found = (own.get(key) for own in reversed(cases))
         yield MainCase(**key._asdict(), outcomes="".join(_outcome(case) if case else "-" for case in found))
-
-
-def _means(cases: Iterable[CaseRecord]) -> dict[str, float]:
-    scores: defaultdict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        for name, record in case.criteria.items():
-            scores[name].append(record.average)
-    return {name: rounded(statistics.fmean(averages)) for name, averages in sorted(scores.items())}
 
 
 def _outcome(case: CaseRecord) -> str:
@@ -358,7 +349,7 @@ def _definitions(record: Record, cases: Cases) -> dict[str, Definition]:
     for case in cases.values():
         for name, scores in case.criteria.items():
             digests[name].add(scores.digest)
-    single = {name: next(iter(found)) for name, found in digests.items() if len(found) == 1}
+    single = {name: found.pop() for name, found in digests.items() if len(found) == 1}
     return {name: record.criteria[digest] for name, digest in single.items() if digest in record.criteria}
 
 

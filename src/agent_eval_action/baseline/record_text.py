@@ -7,6 +7,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,7 +17,6 @@ from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.history import (
     RECORD_VERSION,
     CaseRecord,
-    Definition,
     Record,
     TrajectoryRecord,
     short_call,
@@ -40,15 +40,11 @@ def baseline_text(record: Record) -> str:
 
     Equal records give equal bytes.
     """
-
-    def definition_order(item: tuple[str, Definition]) -> tuple[str, str]:
-        return item[1].name, item[0]
-
     names = ("schema_version", "tool_version", "created_at", "commit", "repeats")
     agents = (_json(agent.model_dump(mode="json")) for agent in record.agents)
     definitions = (
         f"{_json(digest)}: {_json(definition.model_dump(mode='json', exclude_defaults=True), sort_keys=True)}"
-        for digest, definition in sorted(record.criteria.items(), key=definition_order)
+        for digest, definition in sorted(record.criteria.items(), key=lambda item: (item[1].name, item[0]))
     )
     accepted = (_json(entry.model_dump(mode="json", exclude_none=True)) for entry in record.accepted)
     parts = [f"  {_json(name)}: {_json(getattr(record, name))}" for name in names]
@@ -122,10 +118,7 @@ def size(case: CaseRecord) -> int:
 
 def record_bytes(record: Record) -> bytes:
     """A file of the branch store: one case per line, so that git stores what two runs share only once."""
-
-    def dumped(value: object) -> str:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
+    dumped = partial(json.dumps, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     head = record.model_dump(mode="json", exclude={"cases"}, exclude_defaults=True)
     head = {"schema_version": record.schema_version, **head}
     body = ",\n".join(dumped(case.model_dump(mode="json", exclude_defaults=True)) for case in record.cases)

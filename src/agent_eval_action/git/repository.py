@@ -272,23 +272,22 @@ class Repository:
 
     def tracked(self, *names: str) -> frozenset[str] | None:
         """Files with these names in the index, relative to ``folder``; None if git fails."""
-        patterns = [f":(glob)**/{name}" for name in names]
-        result = self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
-        return frozenset(result.names) if result.ok else None
+        return self._files("--cached", "--recurse-submodules", "--", *(f":(glob)**/{name}" for name in names))
 
     def indexed(self) -> frozenset[str] | None:
         """Files of the index below ``folder``, relative to it; None if git fails."""
-        result = self.run("ls-files", "-z", "--cached", "--", ".")
-        return frozenset(result.names) if result.ok else None
+        return self._files("--cached", "--", ".")
 
     def listed(self) -> frozenset[str] | None:
         """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None if git fails."""
-        results = (
-            self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", "."),
-            self.run("ls-files", "-z", "--others", "--exclude-standard", "--", "."),
-            self.run("ls-files", "-z", "--others", "--", ":(glob)**/.env"),
-        )
-        return frozenset(name for result in results for name in result.names) if all(r.ok for r in results) else None
+        cached = self._files("--cached", "--recurse-submodules", "--", ".")
+        others = self._files("--others", "--exclude-standard", "--", ".")
+        variables = self._files("--others", "--", ":(glob)**/.env")
+        return None if cached is None or others is None or variables is None else cached | others | variables
+
+    def _files(self, *options: str) -> frozenset[str] | None:
+        result = self.run("ls-files", "-z", *options)
+        return frozenset(result.names) if result.ok else None
 
     def last_change(self, path: str, lines: tuple[int, int | None] | None = None) -> tuple[str, str, str] | None:
         """Commit, date and subject of the last commit that changed a file or ``lines`` of it; None if unknown.
@@ -306,8 +305,8 @@ class Repository:
 
     def has_files_in(self, folder: Path) -> bool:
         """Whether the index has files in this folder; also true if git fails."""
-        result = self.run("ls-files", "-z", "--cached", "--", str(folder))
-        return not result.ok or bool(result.out)
+        files = self._files("--cached", "--", str(folder))
+        return files is None or bool(files)
 
     def setting(self, *args: str) -> str:
         """A value of the repository's configuration, includes followed, as plain text; "" if there is none."""
