@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.api.cases import measure_cases
-from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.baseline.stores import FOLDER
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.config.models import AgentModule, AgentSettings, Settings

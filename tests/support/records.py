@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.branch_store import BranchStore
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery
 from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import definitions, record_of
+from agent_eval_action.baseline.stores import FoundRecords, RecordQuery
 from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.base import CaseKey

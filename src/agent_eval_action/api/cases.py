@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext
-from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
+from agent_eval_action.baseline.stores import FOLDER, keep_out_of_git
 from agent_eval_action.config.models import AgentSettings, CriterionPolicy, Policy, Settings
 from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.run_result import RunResult

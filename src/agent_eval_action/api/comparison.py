@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.records import from_result, result_of
+from agent_eval_action.baseline.stores import FileStore
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent_eval_action.baseline.branch_store import BranchStore
-from agent_eval_action.baseline.file_store import FileStore, RerunStore
-from agent_eval_action.baseline.lookup import Store
+from agent_eval_action.baseline.stores import FileStore, RerunStore, Store
 from agent_eval_action.results.base import StoreKind
 
 STORES: Final[dict[StoreKind, type[Store]]] = {store.kind: store for store in (FileStore, BranchStore, RerunStore)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.baseline.file_store import FOLDER, replace_committed
+from agent_eval_action.baseline.stores import FOLDER, replace_committed
 from agent_eval_action.diagnostics.reader import Source, did_you_mean
 from agent_eval_action.errors import ConfigError, Problem, writing
 from agent_eval_action.results.base import json_digest

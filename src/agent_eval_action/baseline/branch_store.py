@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult, select
-from agent_eval_action.baseline.record_text import (
+from agent_eval_action.baseline.records import (
     MAX_BYTES,
     SHA_SHOWN,
     commit_in,
@@ -21,6 +20,7 @@ from agent_eval_action.baseline.record_text import (
     parse_record,
     record_bytes,
 )
+from agent_eval_action.baseline.stores import FoundRecords, RecordQuery, Store, WriteResult, select
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.git.remote import Pushed, Remote, Scratch, remote_of

@@ -10,17 +10,16 @@ from typing import Final
 
 from agent_eval_action.baseline import STORES
 from agent_eval_action.baseline.accepted import ACCEPT, accepted_changes, pending, read
-from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, Store, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool
 from agent_eval_action.baseline.records import record_of
+from agent_eval_action.baseline.stores import FileStore, FoundRecords, RecordQuery, Store, WriteResult
 from agent_eval_action.config.models import Settings
-from agent_eval_action.git.base_commit import Event, EventKind
-from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.base_commit import WALK, Event, EventKind, ask_remote, resolve_base
+from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
 from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.base import CaseKey, StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.history import Accepted, History, Quarantine
+from agent_eval_action.results.history import Accepted, History, Quarantine, Record
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
 _RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANUAL})
@@ -56,6 +55,14 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
     lucky scores into the history. After a quarantine the case is compared with main's scores from before it.
     """
     return tuple((pair.key, pair.criterion) for pair in decision.pairs if pair.confirmed or pair.quarantined)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseBaseline:
+    """The baseline that the base commit of a change has stored; ``baseline`` None: nothing readable."""
+
+    commit: str
+    baseline: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,39 @@ class HistorySession:
         return self.store.add(
             record_of(result, self.head, regressed=bad, accepted=accepted_changes(self._honoured_entries))
         )
+
+
+def look_up(
+    repository: Repository, event: Event, remote: Remote | None = None, *, remote_name: str = ORIGIN, limit: int = 20
+) -> RecordQuery:
+    """The query for a checkout. ``remote`` supplies history that the clone lacks; None: no network."""
+    base = resolve_base(repository, event, remote_name, lambda: remote)
+    found, head = base.reference, base.head
+    if found.sha is None:
+        note = f"which commit to compare with is not known: {found.how}"
+        return RecordQuery(how=found.how, limit=limit, notes=(note,))
+    walked, complete = _first_parents(repository, found.sha, remote)
+    at = walked[0].at if walked else None
+    if at is None and head is not None:
+        at = head.at  # the merge commit is younger than the base it was merged onto
+    ancestors, hint = tuple(commit.sha for commit in walked) or (found.sha,), event.clone_hint.format(0)
+    return RecordQuery(found.sha, found.how, ancestors, complete, at, limit, clone_hint=hint)
+
+
+def _first_parents(repository: Repository, sha: str, remote: Remote | None) -> tuple[tuple[Commit, ...], bool]:
+    """A commit and its first parents, and whether they go back far enough."""
+    walked = repository.first_parents(sha, WALK)
+    if walked and (len(walked) == WALK or not repository.is_shallow()):
+        return walked, True
+    # where a clone is cut rev-list omits the parents, but the commit itself names them
+    last = repository.commit(walked[-1].sha) if walked else None
+    if last is not None and not last.parents:
+        return walked, True
+    if remote is not None:
+        fetched = ask_remote(repository, remote, (sha,), lambda history, sha: history.first_parents(sha, WALK))
+        if fetched:
+            return fetched, True
+    return walked, False
 
 
 def open_history_session(

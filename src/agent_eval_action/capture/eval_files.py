@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.baseline.file_store import replace_committed
+from agent_eval_action.baseline.stores import replace_committed
 from agent_eval_action.capture.case_editors import JSON_FORMATS, JsonEditor, NotEditable, RowEditor
 from agent_eval_action.capture.cases import ExpectedTurn, expected_turns, same_turns
 from agent_eval_action.config.discovery import DiscoveredSet

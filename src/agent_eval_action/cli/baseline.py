@@ -11,9 +11,8 @@ from typing import Any
 
 from agent_eval_action.baseline import STORES, accepted
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.record_text import baseline_text, records_table, show
-from agent_eval_action.baseline.records import Update, update
+from agent_eval_action.baseline.records import Update, baseline_text, records_table, show, update
+from agent_eval_action.baseline.stores import FileStore
 from agent_eval_action.cli.log import console, data_console, print_columns, print_line
 from agent_eval_action.cli.outputs import report_input, results_file, write_data, write_requested_files
 from agent_eval_action.cli.progress import Verbosity, working

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
+from agent_eval_action.baseline.stores import FOLDER, keep_out_of_git
 from agent_eval_action.ci import detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console

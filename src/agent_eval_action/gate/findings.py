@@ -8,8 +8,8 @@ from typing import Any, Final
 from agent_eval_action.config.models import Withheld
 from agent_eval_action.criteria import expected_calls
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
-from agent_eval_action.gate.broken_code import BrokenCase
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
+from agent_eval_action.gate.next_step import BrokenCase
 from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, mean
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import Status, SuspectTest, assess
-from agent_eval_action.gate.broken_code import BrokenCase, broken_code
 from agent_eval_action.gate.findings import (
     Trajectories,
     count_scores,
@@ -26,6 +25,7 @@ from agent_eval_action.gate.findings import (
     why_data,
 )
 from agent_eval_action.gate.judgement import CriterionJudgement, Improvement, improvements, pairs_of
+from agent_eval_action.gate.next_step import BrokenCase, broken_code
 from agent_eval_action.gate.pairs import (
     EDITED,
     NEW_CASE,

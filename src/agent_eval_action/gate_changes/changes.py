@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.lookup import BaseBaseline
+from agent_eval_action.baseline.history_session import BaseBaseline
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, CriterionPolicy, Mode, Policy, Settings
 from agent_eval_action.config.option_info import is_looser
 from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, JUDGING_OPTIONS

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from agent_eval_action.baseline import accepted
-from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.stores import FileStore
 from agent_eval_action.config.criteria_files import MAX_CODE, function_files
 from agent_eval_action.config.discovery import Discovery, may_be_set_id
 from agent_eval_action.config.loader import resolve

@@ -17,7 +17,7 @@ from typing import Final, Literal
 from dotenv import dotenv_values
 
 from agent_eval_action.agents.variable_advice import names_in_code
-from agent_eval_action.baseline.file_store import replace_committed
+from agent_eval_action.baseline.stores import replace_committed
 from agent_eval_action.capture import EvalFile, case_of_turns, converse
 from agent_eval_action.config.discovery import CRITERIA_FILE, Discovery, no_agent_found
 from agent_eval_action.config.job_variables import is_job_variable

@@ -14,7 +14,7 @@ import pytest
 
 from agent_eval_action.api.cases import measure_cases, read_cases
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.baseline.stores import FOLDER
 from agent_eval_action.config.loader import load_settings
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import holds_cases, is_eval_file

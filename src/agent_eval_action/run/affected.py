@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.baseline.file_store import FOLDER
+from agent_eval_action.baseline.stores import FOLDER
 from agent_eval_action.config.criteria_files import function_files
 from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, criteria_places
 from agent_eval_action.config.loader import CONFIG_NAMES

@@ -10,8 +10,7 @@ from typing import Final
 from agent_eval_action.baseline.records import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import Comparison, compare, decide
-from agent_eval_action.gate.broken_code import broken_code, next_check
-from agent_eval_action.gate.next_step import Run, Step, Stop, describe_step, next_step
+from agent_eval_action.gate.next_step import Run, Step, Stop, broken_code, describe_step, next_check, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.lookup import RecordQuery
+from agent_eval_action.baseline.stores import RecordQuery
 from agent_eval_action.git.repository import Repository
 from support.records import everything, record, store_at
 from support.repositories import IDENTITY, environ, fingerprint, repository, run_git

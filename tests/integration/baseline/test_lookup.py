@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.lookup import look_up
+from agent_eval_action.baseline.history_session import look_up
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.git.remote import remote_of
 from support.records import record, store_at

@@ -11,10 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import RecordQuery
-from agent_eval_action.baseline.record_text import baseline_text
-from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.records import baseline_text, from_result
+from agent_eval_action.baseline.stores import FileStore, RecordQuery
 from agent_eval_action.errors import ConfigError, OutputError, ResultsError
 from support.results import QUALITY, attempt, calls, case, run, simple
 

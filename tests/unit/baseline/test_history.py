@@ -8,8 +8,7 @@ import random
 import pytest
 
 from agent_eval_action.baseline.pooling import age_note, pool
-from agent_eval_action.baseline.record_text import baseline_text, parse_record, record_bytes
-from agent_eval_action.baseline.records import from_result, record_of
+from agent_eval_action.baseline.records import baseline_text, from_result, parse_record, record_bytes, record_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import Accepted, Record

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.record_text import CASE_BYTES, baseline_text, case_text, shrink_to_limit, size
-from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.records import CASE_BYTES, baseline_text, case_text, from_result, shrink_to_limit, size
 from agent_eval_action.gate.findings import difference_from_baseline
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind

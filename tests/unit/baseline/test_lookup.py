@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.lookup import RecordQuery, select
+from agent_eval_action.baseline.stores import RecordQuery, select
 from agent_eval_action.git.base_commit import Event, EventKind, expected_reference
 from agent_eval_action.git.repository import Commit
 from support.records import record

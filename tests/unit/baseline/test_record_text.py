@@ -6,8 +6,7 @@ import datetime as dt
 
 import pytest
 
-from agent_eval_action.baseline.record_text import commit_in, file_name, is_file_name, parse_record, record_bytes
-from agent_eval_action.baseline.records import record_of
+from agent_eval_action.baseline.records import commit_in, file_name, is_file_name, parse_record, record_bytes, record_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import Accepted

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.record_text import baseline_text
-from agent_eval_action.baseline.records import from_result, update
+from agent_eval_action.baseline.records import baseline_text, from_result, update
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import AgentConditions, RunStatus
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple

@@ -9,8 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_eval_action.baseline.record_text import baseline_text
-from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.records import baseline_text, from_result
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import AgentConditions
 from support.results import attempt, calls, case, info, run

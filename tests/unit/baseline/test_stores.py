@@ -6,8 +6,8 @@ import pytest
 
 from agent_eval_action.baseline import STORES
 from agent_eval_action.baseline.history_session import store_kind
-from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.baseline.records import record_of
+from agent_eval_action.baseline.stores import RecordQuery
 from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.git.base_commit import Event
 from support.repositories import environ, run_git

@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.broken_code import (
+from agent_eval_action.gate.next_step import (
     _RUNS,
     CASES,
     LEVEL,

@@ -1,10 +1,11 @@
-"""The ``file`` store, a baseline committed with the code (usually ``.agent-eval/baseline.json``), and ``rerun``."""
+"""What a store of records is, and two of them: ``file``, a baseline committed with the code, and ``rerun``."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -12,8 +13,7 @@ from typing import ClassVar, Final, Self
 
 from pydantic import ValidationError
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, Store, WriteResult
-from agent_eval_action.baseline.record_text import baseline_text
+from agent_eval_action.baseline.records import baseline_text
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, read_text, shorten
 from agent_eval_action.diagnostics.validation import validated
@@ -21,6 +21,99 @@ from agent_eval_action.errors import ConfigError, ResultsError, Unreadable, writ
 from agent_eval_action.folders import OutputFolder, below, relative
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import RECORD_VERSION, CaseRecord, CriterionRecord, Record
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """Whether a record was stored, and a sentence about it."""
+
+    stored: bool
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which records a run is compared with. ``ancestors``: the reference and its first parents, nearest first.
+
+    ``complete``: the ancestors go back far enough. Otherwise records of other commits up to ``at`` (the reference's
+    date, seconds since 1970) count as well, and ``notes`` report it, with ``clone_hint``.
+    """
+
+    reference: str | None = None
+    how: str = ""
+    ancestors: tuple[str, ...] = ()
+    complete: bool = False
+    at: int | None = None
+    limit: int = 20
+    notes: tuple[str, ...] = ()
+    clone_hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Records, newest commit first, and notes about them."""
+
+    records: tuple[Record, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Store(ABC):
+    """A place for records of main.
+
+    ``kind``: its name in the settings.
+    ``begin``: how to create a baseline there, for hints; backticks mark names.
+    ``committed``: it is a file of the checkout, so a change is compared with the base commit's version.
+    ``written_by_runs``: runs of main add their records, which may belong to commits that a shallow clone lacks and must
+    fetch; otherwise only people write it, if anyone.
+    """
+
+    kind: ClassVar[StoreKind]
+    begin: ClassVar[str]
+    committed: ClassVar[bool] = False
+    written_by_runs: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> Self:
+        """The configured store."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name that reports show."""
+
+    @abstractmethod
+    def records(self, query: RecordQuery) -> FoundRecords:
+        """The records to compare a run with. Raises ResultsError if a file that the user keeps is no baseline."""
+
+    @abstractmethod
+    def add(self, record: Record) -> WriteResult:
+        """Store one run of main. A failure is returned as a note: the verdict stands without it."""
+
+
+def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
+    """The records at or before the reference, nearest first, at most ``limit`` runs. Pure."""
+    rank = {sha: place for place, sha in enumerate(query.ancestors)}
+    near = [record for record in records if record.commit in rank]
+    near.sort(key=lambda record: (-rank[record.commit or ""], record.created_at), reverse=True)
+    if query.complete or len(near) >= query.limit:
+        return FoundRecords(tuple(near[: query.limit]), query.notes)
+    latest = query.at
+    by_date = [
+        record
+        for record in records
+        if record.commit not in rank
+        and (latest is None or (record.committed_at is not None and record.committed_at <= latest))
+    ]
+    by_date.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
+    chosen = (*near, *by_date)[: query.limit]
+    if len(chosen) == len(near):
+        return FoundRecords(chosen, query.notes)
+    which = f"{len(chosen) - len(near)} of {len(chosen)} records of main are matched by date, not by ancestry"
+    return FoundRecords(chosen, (*query.notes, f"{which}: the clone's history is cut ({query.clone_hint})"))
+
+
+# --- a committed file, usually ``.agent-eval/baseline.json`` --------------------------------------
 
 FOLDER: Final = ".agent-eval"
 _ANEW: Final = "make it anew with `agent-eval baseline update`"
