@@ -18,7 +18,7 @@ from typing import Final
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.criteria_files import METRICS_SUFFIX
 from agent_eval_action.config.loader import relative_name, unique_names
-from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
 from agent_eval_action.config.walk import (
     FETCHED,
@@ -115,8 +115,8 @@ class _Search:
     """The state of the search: files chosen so far, and problems.
 
     ``chosen`` maps an agent's name and a file to case ids, () for all. ``fetched`` maps a file from a bucket to the
-    folder of the agent whose store it is from, and to what its columns contain. ``elsewhere`` counts the files of
-    agents that are not part of this run, ``unrelated`` those beside no agent.
+    folder of the agent whose store it is from, ``columns`` to what its columns contain. ``elsewhere`` counts the files
+    of agents that are not part of this run, ``unrelated`` those beside no agent.
     """
 
     settings: Settings
@@ -124,7 +124,8 @@ class _Search:
     may_lack: bool = False
     problems: list[Problem] = field(default_factory=list)
     chosen: dict[tuple[str, Path], tuple[str, ...]] = field(default_factory=dict)
-    fetched: dict[Path, tuple[Path | None, ColumnMapping | None]] = field(default_factory=dict)
+    fetched: dict[Path, Path | None] = field(default_factory=dict)
+    columns: dict[Path, ColumnMapping | None] = field(default_factory=dict)
     elsewhere: Counter[Path] = field(default_factory=Counter)
     unrelated: int = 0
 
@@ -161,7 +162,7 @@ class _Search:
         folders = (*self.walked.agents, *self.walked.go_agents)
         if not folders and not self.may_lack:
             raise no_agent_found(self.settings)
-        common = {name: getattr(self.settings.agent_defaults, name) for name in AgentDefaults.model_fields}
+        common = dict(self.settings.agent_defaults)
         names = unique_names(folders, self.settings.workspace)
         served = common | {"driver": "adk_server", "command": GO_SERVER} if common["driver"] == "adk" else common
         return tuple(
@@ -172,13 +173,13 @@ class _Search:
     @cached_property
     def _by_folder(self) -> dict[Path, list[AgentSettings]]:
         """The agents of every agent folder: none if it is not part of this run; several may share a folder."""
-        folders: dict[Path, list[AgentSettings]] = {agent.path: [] for agent in self.agents}
+        found = {*self.walked.agents, *self.walked.go_agents}
+        folders: dict[Path, list[AgentSettings]] = {
+            folder: [] for folder in sorted(found.union(agent.path for agent in self.agents))
+        }
         for agent in self.agents:
             folders[agent.path].append(agent)
-        return {
-            folder: folders.get(folder, [])
-            for folder in sorted({*folders, *self.walked.agents, *self.walked.go_agents})
-        }
+        return folders
 
     @cached_property
     def _agents_by_parent(self) -> dict[Path, list[Path]]:
@@ -199,8 +200,7 @@ class _Search:
             if isinstance(folder, EvalFileError):
                 self._refuse(file, folder)
             elif agents := self._by_folder[folder]:
-                replays = is_replayed(file)
-                drivers = REPLAYING if replays else {agent.driver for agent in agents}
+                drivers = REPLAYING if is_replayed(file) else {agent.driver for agent in agents}
                 self._choose([agent for agent in agents if not agent.evals and agent.driver in drivers], file)
             else:
                 self.elsewhere[folder] += 1
@@ -211,7 +211,7 @@ class _Search:
         A user who names an agent's folder in a larger checkout means that agent's files.
         """
         near = {file for file in files if self._is_near(file)}
-        folders = {file: self._folder_of(file) for file in files if file not in near} if near else {}
+        folders = {file: self._folder_of(file) for file in files if near and file not in near}
         strays = {
             file for file, folder in folders.items() if isinstance(folder, EvalFileError) or self._by_folder[folder]
         }
@@ -220,11 +220,10 @@ class _Search:
 
     def _is_near(self, file: Path) -> bool:
         """Whether the file lies in or beside an agent of this run, or names it as its app."""
-        nearest = self._nearest(file)
-        try:
-            folders = nearest if len(nearest) == 1 else self._named_by(file, nearest) or nearest
-        except EvalFileError:
-            folders = nearest
+        folders = self._nearest(file)
+        if len(folders) != 1:
+            with contextlib.suppress(EvalFileError):
+                folders = self._named_by(file, folders) or folders
         return any(self._by_folder[folder] for folder in folders)
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
@@ -232,8 +231,7 @@ class _Search:
         naming = [agent for agent in self.agents if file in self._configured_files.get(agent.name, ())]
         if naming or len(self.settings.agents) == 1:
             return naming or self.settings.agents
-        store, _ = self.fetched.get(file, (None, None))
-        folder = store or self._folder_of(file)
+        folder = self.fetched.get(file) or self._folder_of(file)
         if isinstance(folder, EvalFileError):
             self._refuse(file, folder)
             return ()
@@ -288,10 +286,13 @@ class _Search:
             try:
                 if is_in_bucket(pattern.pattern):
                     found = fetch(pattern, folders, self.settings.workspace)
-                    self.fetched |= {file.path: (file.agent, pattern.columns) for file in found}
-                    files |= dict.fromkeys(file.path for file in found)
+                    self.fetched |= found
+                    self.columns |= dict.fromkeys(found, pattern.columns)
+                    files |= dict.fromkeys(found)
                 else:
-                    files |= dict.fromkeys(_sets_with_id(pattern, folders) or expand(pattern))
+                    name = pattern.pattern if may_be_set_id(pattern.pattern, pattern.origin.base) else ""
+                    ids = [folder / f"{name}.evalset.json" for folder in folders if name]
+                    files |= dict.fromkeys([file for file in ids if file.is_file()] or expand(pattern))
             except EvalFileError as error:
                 self.problems += () if self.may_lack else error.problems
         return tuple(files)
@@ -311,22 +312,22 @@ class _Search:
         if file.suffix != ".json":
             return
         try:
-            is_set = b'"test_files"' in read_bytes(file, self.settings.workspace, MAX_JSON_BYTES)
-            source = Source.read(file, workspace=self.settings.workspace, error=EvalFileError) if is_set else None
+            if b'"test_files"' not in read_bytes(file, self.settings.workspace, MAX_JSON_BYTES):
+                return
+            source = Source.read(file, workspace=self.settings.workspace, error=EvalFileError)
         except (Unreadable, EvalFileError):  # reported when the file is loaded
             return
-        names = source.value.get("test_files") if source and isinstance(source.value, dict) else None
+        names = source.value.get("test_files") if isinstance(source.value, dict) else None
         for number, name in enumerate(names if isinstance(names, list) else ()):
             path = Path(os.path.normpath(file.parent / name)) if isinstance(name, str) else file.parent
-            try:
+            is_there = False
+            with contextlib.suppress(OSError):  # the name is too long
                 is_there = path.is_file() and path.is_relative_to(self.settings.workspace)
-            except OSError:  # the name is too long
-                is_there = False
-            if source and not is_there:
+            if is_there:
+                yield path
+            else:
                 problem = source.problem(("test_files", number), "there is no such eval file", value=shorten(name))
                 self.problems.append(problem)
-            elif is_there:
-                yield path
 
     def sets(self) -> Iterator[DiscoveredSet]:
         """The chosen sets, sorted by agent and set."""
@@ -335,9 +336,9 @@ class _Search:
             keys = set_keys(list(files), agent.path, self.settings.workspace)
             columns = column_mappings((*agent.evals, *self.settings.evals))
             for file in sorted(files, key=keys.__getitem__):
-                _, own = self.fetched.get(file, (None, None))
                 places = _criteria_file(agent, file), _session_file(agent, file)
-                yield DiscoveredSet(agent, file, keys[file], files[file], *places, columns.get(file) or own)
+                own_columns = columns.get(file) or self.columns.get(file)
+                yield DiscoveredSet(agent, file, keys[file], files[file], *places, own_columns)
 
     def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
         """Sentences for the user about which files run."""
@@ -375,13 +376,6 @@ class _Search:
 def may_be_set_id(name: str, folder: Path) -> bool:
     """Whether a name may be the id of an eval set, because no such path exists in ``folder``."""
     return bool(_SET_ID.fullmatch(name)) and not os.path.lexists(folder / name)
-
-
-def _sets_with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
-    """The eval sets with this id, where ``adk eval`` looks for them; none if the name is a path that exists."""
-    if not may_be_set_id(named.pattern, named.origin.base):
-        return []
-    return [file for folder in agents if (file := folder / f"{named.pattern}.evalset.json").is_file()]
 
 
 def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,7 @@ from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, issues_of
 from agent_eval_action.errors import ConfigError, Problem
-from agent_eval_action.folders import real_path, relative
+from agent_eval_action.folders import folders_upwards, real_path, relative
 
 CONFIG_NAMES: Final = ("agent-eval.yaml", "agent-eval.yml")
 GITHUB_CONFIG: Final = Path(".github") / "agent-eval.yaml"
@@ -79,15 +80,14 @@ def resolve(
     Raises ConfigError with all problems of the file, the inputs and the flags.
     """
     here = cwd.resolve()
-    workspace = find_workspace(here, environ)
+    workspace = _find_workspace(here, environ)
     typed = _flag_values(flags, environ, here)
     inputs = _input_values(environ, workspace)
     over = {**inputs.given, **typed.given}
     named = over.get("config")
-    config = find_config(named, here, workspace) if files or named else None
+    config = _find_config(named, here, workspace) if files or named else None
     file = _file_values(config, workspace, environ) if config else _ConfigSource()
-    chosen = typed.agents if "agent" in typed.given else inputs.agents
-    agents, wrong = _resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
+    agents, wrong = _resolve_agents(file, over, workspace, may_lack=may_lack)
     problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_paths_outside(file, workspace)]
     if problems:
         raise ConfigError(_UNUSABLE, problems=tuple(problems))
@@ -97,7 +97,7 @@ def resolve(
         given = {o.name: SourcedValue(o.info.strict, origin) for o in OPTIONS if o.info.strict is not None} | given
     settings = Settings(
         workspace=workspace,
-        start=config_base(config, workspace) if config else here,
+        start=_config_base(config, workspace) if config else here,
         config=config,
         agents=agents,
         only_agents=tuple(agent.name for agent in agents) if "agent" in over else (),
@@ -118,24 +118,23 @@ def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Setti
     values = {name: item.value for name, item in given.items() if name not in ("agent", "config")}
     values |= {name: _absolute(settings.workspace / values.get(name, BY_NAME[name].default)) for name in _PLACES}
     update: dict[str, Any] = {}
-    sections: dict[str, dict[str, Any]] = {}
+    sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for option in OPTIONS:
         *section, last = option.field
         if option.name in values and section != ["agent_defaults"]:
-            (sections.setdefault(section[0], {}) if section else update)[last] = values[option.name]
-    for name, fields in sections.items():
-        update[name] = getattr(settings, name).model_copy(update=fields)
+            (sections[section[0]] if section else update)[last] = values[option.name]
+    update |= {name: getattr(settings, name).model_copy(update=fields) for name, fields in sections.items()}
     return settings.model_copy(update=update)
 
 
 def _with_rules(policy: Policy, sources: Sequence[_ConfigSource]) -> Policy:
     """Merge the rules of criteria and the modes of sets key by key; criteria inherit rules they do not set."""
-    rules: dict[str, dict[str, Any]] = {}
+    rules: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     modes: dict[str, Any] = {}
     for given in (source.given for source in sources):
         modes |= given["gate_sets"].value if "gate_sets" in given else {}
         for criterion, own in given["gate_criteria"].value.items() if "gate_criteria" in given else ():
-            rules.setdefault(criterion, {}).update(own.model_dump(exclude_unset=True))
+            rules[criterion] |= own.model_dump(exclude_unset=True)
     criteria = {name: policy.inherited(name).model_copy(update=rules[name]) for name in sorted(rules)}
     return policy.model_copy(update={"criteria": criteria, "sets": dict(sorted(modes.items()))})
 
@@ -156,25 +155,21 @@ def _paths_outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
             yield given.origin.problem(message, value=str(given.value), hint=hint)
 
 
-def find_workspace(cwd: Path, environ: Mapping[str, str]) -> Path:
+def _find_workspace(here: Path, environ: Mapping[str, str]) -> Path:
     """The folder that all stored paths are relative to.
 
-    GitHub's checkout if ``cwd`` is inside it, else the nearest folder upwards that is a git checkout or has a
-    configuration file, else ``cwd``.
+    GitHub's checkout if ``here`` is inside it, else the nearest folder upwards that is a git checkout or has a
+    configuration file, else ``here``.
     """
-    here = cwd.resolve()
     checkout = environ.get("GITHUB_WORKSPACE", "").strip()
     if checkout and here.is_relative_to(Path(checkout).resolve()):
         return Path(checkout).resolve()
-    for folder in (here, *here.parents):
-        # in worktrees and submodules .git is a file
-        if (folder / ".git").exists() or any((folder / name).is_file() for name in CONFIG_NAMES):
-            return folder
-    return here
+    marks = (".git", *CONFIG_NAMES)  # in worktrees and submodules .git is a file
+    return next((folder for folder in (here, *here.parents) if any((folder / mark).exists() for mark in marks)), here)
 
 
-def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path | None:
-    """The named file, else the nearest one between ``cwd`` and the workspace, else that in .github, else None."""
+def _find_config(named: SourcedValue | None, here: Path, workspace: Path) -> Path | None:
+    """The named file, else the nearest one between ``here`` and the workspace, else that in .github, else None."""
     if named is not None:
         path: Path = named.value
         if path.is_file():
@@ -182,9 +177,7 @@ def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path 
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         message = f"{named.origin.label}: there is no configuration file {path}"
         raise ConfigError(message, hint=did_you_mean(path.name, siblings))
-    for folder in (cwd, *cwd.parents):
-        if not folder.is_relative_to(workspace):
-            break
+    for folder in folders_upwards(here, workspace):
         found = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
         if len(found) > 1:
             raise ConfigError(f"there are two configuration files: {found[0]} and {found[1]}", hint="remove one")
@@ -194,7 +187,7 @@ def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path 
     return github if github.is_file() else None
 
 
-def config_base(path: Path, workspace: Path) -> Path:
+def _config_base(path: Path, workspace: Path) -> Path:
     """The folder that a configuration file's paths are relative to: its own, or the workspace for .github's."""
     return workspace if path == workspace / GITHUB_CONFIG else path.parent
 
@@ -231,10 +224,7 @@ class _ConfigSource:
 
     def take_text(self, option: Option, text: Any, name: str, base: Path, environ: Mapping[str, str]) -> None:
         """Read the text of the flag or input called ``name``."""
-        origin = Origin(base, Path(name), text=True, search_path=environ.get("PATH"))
-        self.take(option, text, origin)
-        if option.name == "agent" and "agent" in self.given:
-            self.agents = tuple(_AgentEntry(origin, path=path) for path in self.given["agent"].value)
+        self.take(option, text, Origin(base, Path(name), text=True, search_path=environ.get("PATH")))
 
     def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
         """Record a problem at a path of the file."""
@@ -298,10 +288,9 @@ class _ConfigSource:
 def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
     source = _ConfigSource()
     for name, value in flags.items():
-        option = BY_NAME[name]
         if value is not None and value not in ((), []):  # the flag was given
             text = str(value) if isinstance(value, Path) else value
-            source.take_text(option, text, option.flag or name, cwd, environ)
+            source.take_text(BY_NAME[name], text, BY_NAME[name].flag or name, cwd, environ)
     return source
 
 
@@ -309,11 +298,11 @@ def _input_values(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
     """Read the INPUT_* variables. An empty string means not given."""
     source = _ConfigSource()
     for option in OPTIONS:
-        dashed, underscored = option.variables
         texts = {name: text for name in option.variables if (text := environ.get(name, "").strip())}
         if len(set(texts.values())) > 1:
-            message = f"and {underscored} say different things: {texts[dashed]!r} and {texts[underscored]!r}"
-            source.problems.append(Problem(Path(dashed), message, hint="set one of them"))
+            (one, said), (other, contradiction) = texts.items()
+            message = f"and {other} say different things: {said!r} and {contradiction!r}"
+            source.problems.append(Problem(Path(one), message, hint="set one of them"))
         elif texts:
             name, text = next(iter(texts.items()))
             source.take_text(option, text, name, workspace, environ)
@@ -333,7 +322,7 @@ def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Co
     if not isinstance(source.value, Mapping):
         problem = source.problem((), "must be a mapping of keys to values", hint="begin with agent: FOLDER")
         raise ConfigError(_UNUSABLE, problems=(problem,))
-    origin = Origin(config_base(path, workspace), source.path, search_path=environ.get("PATH"), source=source)
+    origin = Origin(_config_base(path, workspace), source.path, search_path=environ.get("PATH"), source=source)
     values = _ConfigSource(origin)
     values.section(source.value)
     return values
@@ -353,23 +342,26 @@ class _AgentEntry:
 
 
 def _resolve_agents(
-    entries: Sequence[_AgentEntry],
-    chosen: Sequence[_AgentEntry],
-    file: Mapping[str, SourcedValue],
-    over: Mapping[str, SourcedValue],
-    workspace: Path,
-    *,
-    may_lack: bool = False,
+    file: _ConfigSource, over: Mapping[str, SourcedValue], workspace: Path, *, may_lack: bool
 ) -> tuple[tuple[AgentSettings, ...], list[Problem]]:
-    """The agents to run: those ``chosen`` by flag or input, else the ``entries`` of the file, else none (discovery).
+    """The agents to run: those chosen by flag or input, else those of the file, else none (discovery).
 
     Flags and inputs (``over``) win over the agent's entry, which wins over the top level of the file.
-    ``may_lack``: skip agents whose folder is missing.
     """
-    drafts = [(entry, _draft(entry, {**file, **entry.given, **over}, "evals" not in over)) for entry in entries]
-    if chosen:
-        common = {**file, **over}
-        drafts = [_match(entry, drafts) or (entry, _draft(entry, common, own_evals=False)) for entry in chosen]
+
+    def draft(entry: _AgentEntry) -> tuple[_AgentEntry, AgentSettings]:
+        """The agent of an entry; its name is "" unless the entry sets one."""
+        values, base = _agent_values({**file.given, **entry.given, **over}), entry.origin.base
+        folder = base / entry.path if entry.path else values.get("recording", base)
+        evals = entry.given["evals"].value if "evals" in entry.given and "evals" not in over else ()
+        return entry, AgentSettings(path=Path(os.path.normpath(folder)), name=entry.name or "", evals=evals, **values)
+
+    drafts = [draft(entry) for entry in file.agents]
+    if chosen := over.get("agent"):
+        drafts = [
+            _named(path, chosen.origin.base / path, drafts) or draft(_AgentEntry(chosen.origin, path))
+            for path in chosen.value
+        ]
     if may_lack:
         drafts = [(entry, agent) for entry, agent in drafts if agent.path.is_dir()]
     problems = [problem for entry, agent in drafts for problem in _folder_problems(entry, agent, workspace)]
@@ -392,21 +384,12 @@ def _agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
     return {"driver": "recorded", **values} if values.get("recording") else values
 
 
-def _draft(entry: _AgentEntry, given: Mapping[str, SourcedValue], own_evals: bool) -> AgentSettings:
-    """The agent of an entry; its name is "" unless the entry sets one."""
-    values, base = _agent_values(given), entry.origin.base
-    folder = base / entry.path if entry.path else values.get("recording", base)
-    evals = entry.given["evals"].value if own_evals and "evals" in entry.given else ()
-    return AgentSettings(path=Path(os.path.normpath(folder)), name=entry.name or "", evals=evals, **values)
-
-
-def _match(
-    entry: _AgentEntry, drafts: Sequence[tuple[_AgentEntry, AgentSettings]]
+def _named(
+    name: str, folder: Path, drafts: Sequence[tuple[_AgentEntry, AgentSettings]]
 ) -> tuple[_AgentEntry, AgentSettings] | None:
-    """The configured agent that a flag or input names, by folder or by name."""
-    folder = real_path(entry.origin.base / (entry.path or ""))
-    by_folder = [draft for draft in drafts if real_path(draft[1].path) == folder]
-    by_name = [draft for draft in drafts if entry.path in (draft[0].name, draft[1].path.name)]
+    """The configured agent with this folder, else with this name."""
+    by_folder = [draft for draft in drafts if real_path(draft[1].path) == real_path(folder)]
+    by_name = [draft for draft in drafts if name in (draft[0].name, draft[1].path.name)]
     return next(iter(by_folder or by_name), None)
 
 
@@ -424,14 +407,12 @@ def _folder_problems(entry: _AgentEntry, agent: AgentSettings, workspace: Path) 
     elif agent.driver == "adk" and not may_hold_agent(path):
         hint = "name the folder that holds agent.py or root_agent.yaml"
         yield problem("no agent in this folder: neither agent.py nor root_agent.yaml", hint=hint)
-    for message, hint in _option_problems(agent):
-        yield entry.origin.problem(message, hint=hint)
+    if agent.driver in DRIVER_OPTIONS:  # those from packages take any options
+        yield from (entry.origin.problem(message, hint=hint) for message, hint in _option_problems(agent))
 
 
 def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Driver options that are missing or do not apply, with hints. Drivers from packages take any options."""
-    if agent.driver not in DRIVER_OPTIONS:
-        return
+    """Options of the driver that are missing or do not apply, with hints."""
     needed, hint, others = DRIVER_OPTIONS[agent.driver]
     given = [name for name in needed if getattr(agent, name)]
     if needed and not given:

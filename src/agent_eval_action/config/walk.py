@@ -12,7 +12,7 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -79,9 +79,8 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
 
 def _go_agent(project: Path) -> Path | None:
     """The agent folder named by the manifest of a Go project; None for other languages."""
-    found = {
-        match[1]: os.fsdecode(match[2]) for match in _MANIFEST_LINE.finditer(beginning(project / _MANIFEST, _READ))
-    }
+    lines = _MANIFEST_LINE.findall(beginning(project / _MANIFEST, _READ))
+    found = {key: os.fsdecode(value) for key, value in lines}
     folder = Path(os.path.normpath(project / found.get(b"agent_directory", "app")))
     is_inside = folder != project and folder.is_relative_to(project)
     return folder if found.get(b"language") == "go" and is_inside and folder.is_dir() else None
@@ -196,21 +195,22 @@ def expand(named: EvalPattern) -> tuple[Path, ...]:
     path = Path(os.path.normpath(named.origin.base / named.pattern))
     if path.is_file():
         return (path,)
+    is_glob = bool(_MAGIC.search(named.pattern))
     try:
         if path.is_dir():
             return _eval_files_below(path, named)
-        found = tuple(sorted(_matches(path))) if _MAGIC.search(named.pattern) else ()
+        found = tuple(sorted(_matches(path))) if is_glob else ()
     except TooManyEntries:
         message = f"more than {MAX_ENTRIES} files to look through"
         raise named.refusal(message, "name a folder further down") from None
     except re.error:
         raise named.refusal("is not a glob", "[a-z] holds a range, ** stands alone") from None
-    if not found and _MAGIC.search(named.pattern):
+    if found:
+        return found
+    if is_glob:
         raise named.refusal("matches no file", f"paths start from {named.origin.base}")
-    if not found:
-        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise named.refusal("there is no such eval file", did_you_mean(path.name, siblings))
-    return found
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise named.refusal("there is no such eval file", did_you_mean(path.name, siblings))
 
 
 def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
@@ -231,9 +231,7 @@ def _matches(path: Path) -> Iterator[Path]:
     first = next(index for index, part in enumerate(path.parts) if _MAGIC.search(part))
     start = Path(*path.parts[:first])
     wanted = glob_regex("/".join(path.parts[first:]))
-    for file in files_below(start):
-        if wanted.fullmatch(file.relative_to(start).as_posix()):
-            yield file
+    return (file for file in files_below(start) if wanted.fullmatch(file.relative_to(start).as_posix()))
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
@@ -270,21 +268,15 @@ _SECONDS: Final = 30.0
 _INSTALL: Final = "pip install 'agent-eval-action[gcs]'"
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedFile:
-    """A fetched file in the workspace. ``agent``: the folder of the agent whose store it is from, or None."""
-
-    path: Path
-    agent: Path | None = None
-
-
 def is_in_bucket(pattern: str) -> bool:
     """Whether the pattern is an address in a bucket; ``Path`` turns ``gs://`` into ``gs:/``."""
     return pattern.startswith(("gs://", "gs:/"))
 
 
-def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[FetchedFile, ...]:
-    """Fetch the files at an address, sorted. Raises EvalFileError if there are none or they cannot be fetched.
+def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> dict[Path, Path | None]:
+    """Fetch the files at an address: each, sorted, with the folder of the agent whose store it is from, or None.
+
+    Raises EvalFileError if there are none or they cannot be fetched.
 
     ``gs://bucket/x.evalset.json`` is an object, ``gs://bucket/folder/`` means every eval file below, ``gs://bucket``
     every eval set of these agents in a store of ``adk eval``, and ``gs://bucket/my_set`` the set with this id.
@@ -294,10 +286,10 @@ def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[
         raise named.refusal(
             "is no address of a bucket", "gs://bucket, gs://bucket/my_set or gs://bucket/x.evalset.json"
         )
-    bucket, name = found["bucket"], found["name"] or ""
+    name = found["name"] or ""
     with _errors_as_problems(named):
-        client = _client()
-        names = dict(_objects(client, bucket, name, agents))
+        bucket, limits = _open_bucket(found["bucket"])
+        names = dict(_objects(bucket, limits, name, agents))
         if not names:
             ours = " or ".join(f"{folder.name}/{_SETS}/" for folder in agents)
             hint = f"a store of adk eval has the agent's eval sets in {ours}" if not name.endswith(_SUFFIXES) else None
@@ -305,52 +297,43 @@ def fetch(named: EvalPattern, agents: Sequence[Path], workspace: Path) -> tuple[
         if len(names) > _MOST_OBJECTS:
             raise named.refusal(f"names more than {_MOST_OBJECTS} eval files", "name a folder further down")
         store = OutputFolder(workspace / FETCHED, workspace)
-        fetched = []
-        for wanted, agent in sorted(names.items()):
-            _download(client, bucket, wanted, store)
-            fetched.append(FetchedFile(workspace / FETCHED / bucket / wanted, agent))
-    return tuple(fetched)
+        for wanted in names:
+            blob = bucket.get_blob(wanted, **limits)
+            if blob is None:
+                raise OSError(f"{wanted} was removed meanwhile")
+            if (blob.size or 0) > MAX_TABLE_BYTES:
+                raise OSError(f"{wanted} is larger than {MAX_TABLE_BYTES // (1024 * 1024)} MB")
+            with store.replacing(f"{bucket.name}/{wanted}", sync=False) as file:
+                blob.download_to_file(file, **limits)
+    return {workspace / FETCHED / bucket.name / wanted: agent for wanted, agent in sorted(names.items())}
 
 
-def _objects(client: Any, bucket: str, name: str, agents: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
+def _open_bucket(name: str) -> tuple[Any, dict[str, Any]]:
+    """Google's client of a bucket, and the limits of each of its requests."""
+    storage = importlib.import_module("google.cloud.storage")  # untyped, slow to import, and rarely used
+    retry = importlib.import_module("google.cloud.storage.retry").DEFAULT_RETRY.with_timeout(_SECONDS)
+    # Reading objects needs no project, but without one the client would ask the machine for it.
+    client = storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT") or "none")
+    return client.bucket(name), {"timeout": _SECONDS, "retry": retry}
+
+
+def _objects(
+    bucket: Any, limits: Mapping[str, Any], name: str, agents: Sequence[Path]
+) -> Iterator[tuple[str, Path | None]]:
+    def names_below(prefix: str) -> list[str]:
+        return [blob.name for blob in bucket.list_blobs(prefix=prefix, max_results=_MOST_OBJECTS + 1, **limits)]
+
     if name.endswith(_SUFFIXES):
-        if client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry()) is not None:
+        if bucket.get_blob(name, **limits) is not None:
             yield name, None
     elif name.endswith("/"):
-        for found in _list_objects(client, bucket, name):
-            if found.endswith(EVAL_SUFFIXES):
-                yield found, None
+        yield from ((found, None) for found in names_below(name) if found.endswith(EVAL_SUFFIXES))
     else:
         for folder in agents:
             prefix = f"{folder.name}/{_SETS}/"
-            for found in _list_objects(client, bucket, prefix):
+            for found in names_below(prefix):
                 if found == f"{prefix}{name}.evalset.json" or (not name and found.endswith(".evalset.json")):
                     yield found, folder
-
-
-def _list_objects(client: Any, bucket: str, prefix: str) -> list[str]:
-    listed = client.list_blobs(bucket, prefix=prefix, max_results=_MOST_OBJECTS + 1, timeout=_SECONDS, retry=_retry())
-    return [blob.name for blob in listed]
-
-
-def _download(client: Any, bucket: str, name: str, store: OutputFolder) -> None:
-    blob = client.bucket(bucket).get_blob(name, timeout=_SECONDS, retry=_retry())
-    if blob is None:
-        raise OSError(f"{name} was removed meanwhile")
-    if (blob.size or 0) > MAX_TABLE_BYTES:
-        raise OSError(f"{name} is larger than {MAX_TABLE_BYTES // (1024 * 1024)} MB")
-    with store.replacing(f"{bucket}/{name}", sync=False) as file:
-        blob.download_to_file(file, timeout=_SECONDS, retry=_retry())
-
-
-def _client() -> Any:
-    storage = importlib.import_module("google.cloud.storage")  # untyped, slow to import, and rarely used
-    # Reading objects needs no project, but without one the client would ask the machine for it.
-    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT") or "none")
-
-
-def _retry() -> Any:
-    return importlib.import_module("google.cloud.storage.retry").DEFAULT_RETRY.with_timeout(_SECONDS)
 
 
 @contextlib.contextmanager
