@@ -50,12 +50,10 @@ class Origin:
         return str(self.path) if self.line is None else f"{self.path}:{self.line}"
 
     def inside(self, *steps: str | int) -> Origin:
-        """The origin of a part of the value."""
         at = (*self.at, *steps)
         return replace(self, at=at, line=self.source.line(at)) if self.source else self
 
     def problem(self, message: str, **fields: Any) -> Problem:
-        """A problem with the value."""
         return Problem(self.path, message, self.line, **fields)
 
     def issue(self, issue: Issue) -> Problem:
@@ -133,26 +131,13 @@ Name = Annotated[
         r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}", "must be a name: at most 200 printable characters, no / or \\"
     ),
 ]
-GitName = Annotated[
-    str,
-    _name_like(
-        r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])",
-        "must be a name git takes: letters, digits, - _ . /",
-        "NAME",
-    ),
-]
-
-Url = Annotated[
-    str, _name_like(r"https?://[^\s/]\S*", "must be an address like http://localhost:8000", "URL", "address")
-]
+_GIT_NAME: Final = r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])"
+GitName = Annotated[str, _name_like(_GIT_NAME, "must be a name git takes: letters, digits, - _ . /", "NAME")]
+_ADDRESS: Final = r"https?://[^\s/]\S*"
+Url = Annotated[str, _name_like(_ADDRESS, "must be an address like http://localhost:8000", "URL", "address")]
+_FUNCTION: Final = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*"
 FunctionName = Annotated[
-    str,
-    _name_like(
-        r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*",
-        "must be like module:function",
-        "MODULE:FUNCTION",
-        "module:function",
-    ),
+    str, _name_like(_FUNCTION, "must be like module:function", "MODULE:FUNCTION", "module:function")
 ]
 
 
@@ -223,11 +208,17 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
     return ValueType("whole number", read, {"type": "integer", "minimum": minimum, "maximum": maximum}, "N")
 
 
+def _number_type(message: str, schema: Mapping[str, Any], label: str = "number", metavar: str = "NUMBER") -> ValueType:
+    """A number within the limits of its schema."""
+    minimum = schema.get("minimum", sys.float_info.min)  # else more than 0
+    maximum = schema.get("maximum", sys.float_info.max)
+    return ValueType(label, lambda v, at: _number(v, at, message, minimum, maximum), schema, metavar)
+
+
 def fraction(minimum: float, maximum: float) -> ValueType:
     """A number from ``minimum`` to ``maximum``, both included."""
-    message = f"must be a number from {minimum:g} to {maximum:g}"
     schema = {"type": "number", "minimum": minimum, "maximum": maximum}
-    return ValueType("number", lambda v, at: _number(v, at, message, minimum, maximum), schema, "NUMBER")
+    return _number_type(f"must be a number from {minimum:g} to {maximum:g}", schema)
 
 
 _DURATION: Final = re.compile(
@@ -300,15 +291,8 @@ def _limit(label: str, example: str, pattern: str) -> ValueType:
 
 Drop = Annotated[float | None, _limit("number", "like 0.05", "^none$")]
 Rise = Annotated[float | None, _limit("number or percent", "like 0.1 or 10%", r"^(none|\d{1,6}(\.\d{1,6})?%)$")]
-Dollars = Annotated[
-    float,
-    ValueType(
-        "number",
-        lambda v, at: _number(v, at, "must be an amount of USD like 2.50", sys.float_info.min),
-        {"type": "number", "exclusiveMinimum": 0},
-        "USD",
-    ),
-]
+_MORE_THAN_0: Final = {"type": "number", "exclusiveMinimum": 0}
+Dollars = Annotated[float, _number_type("must be an amount of USD like 2.50", _MORE_THAN_0, metavar="USD")]
 
 
 def items_of(value: Any, origin: Origin, *, commas: bool = True) -> list[Any]:
@@ -349,22 +333,6 @@ class EvalPattern:
         return EvalFileError("eval files cannot be found", problems=(problem,))
 
 
-def _pattern(value: Any, _: Origin) -> EvalPattern:
-    if not isinstance(value, EvalPattern):
-        raise invalid("must be text")
-    return value
-
-
-def _patterns(value: Any, origin: Origin) -> list[Any]:
-    """Turn text into patterns with their origins; other values are left for validation to refuse."""
-    inside = origin.inside if isinstance(value, list) else lambda _: origin
-    return [_path_pattern(item, inside(index)) for index, item in enumerate(items_of(value, origin))]
-
-
-def _path_pattern(item: Any, origin: Origin) -> Any:
-    return EvalPattern(item, origin) if isinstance(item, str) and item.strip() and "\0" not in item else item
-
-
 @cache
 def _table_entry() -> type[BaseModel]:
     """The model of an entry with a column mapping."""
@@ -373,31 +341,38 @@ def _table_entry() -> type[BaseModel]:
     return create_model("TableEntry", __base__=Frozen, path=(Text, ...), columns=(ColumnMapping, ...))
 
 
-def _table_pattern(item: Mapping[str, Any], origin: Origin) -> EvalPattern:
-    entry: Any = _table_entry().model_validate(dict(item))
-    return EvalPattern(entry.path, origin, entry.columns)
+def _table(value: Any, _: Origin) -> Any:
+    if not isinstance(value, SourcedValue) or not isinstance(value.value, Mapping):
+        return value
+    try:
+        entry: Any = _table_entry().model_validate(dict(value.value))
+    except ValidationError as error:
+        raise invalid_parts(*issues_of(error, value.value, _table_entry())) from None
+    return EvalPattern(entry.path, value.origin, entry.columns)
 
 
-def _some_patterns(value: Any, origin: Origin) -> list[Any]:
+def _pattern(value: Any, _: Origin) -> EvalPattern:
+    given, origin = (value.value, value.origin) if isinstance(value, SourcedValue) else (value, Origin())
+    if isinstance(given, EvalPattern):
+        return given
+    if not isinstance(given, str) or not given.strip() or "\0" in given:
+        raise invalid_parts(Issue("must be text", value=shorten(given)))
+    return EvalPattern(given, origin)
+
+
+def _patterns(value: Any, origin: Origin) -> list[SourcedValue]:
     inside = origin.inside if isinstance(value, list) else lambda _: origin
-    items, patterns, issues = items_of(value, origin), [], list[Issue]()
-    for index, item in enumerate(items):
-        if not isinstance(item, Mapping):
-            patterns.append(_path_pattern(item, inside(index)))
-            continue
-        try:
-            patterns.append(_table_pattern(item, inside(index)))
-        except ValidationError as error:
-            at = (index,) if isinstance(value, list) else ()
-            issues += [replace(issue, at=(*at, *issue.at)) for issue in issues_of(error, item, _table_entry())]
-    if issues:
-        raise invalid_parts(*issues)
+    return [SourcedValue(item, inside(index)) for index, item in enumerate(items_of(value, origin))]
+
+
+def _some_patterns(value: Any, origin: Origin) -> list[SourcedValue]:
+    patterns = _patterns(value, origin)
     if not patterns and value != ():
         raise invalid("names no eval file")
     return patterns
 
 
-Patterns = tuple[Annotated[InstanceOf[EvalPattern], ValueType("", _pattern)], ...]
+_Pattern = Annotated[InstanceOf[EvalPattern], ValueType("", _pattern)]
 _COLUMN_NAMES: Final = ("id", "prompt", "reference", "expected_tools", "history", "state")
 _TABLE_SCHEMA: Final = {
     "type": "object",
@@ -416,10 +391,13 @@ _TABLE_SCHEMA: Final = {
     },
 }
 _EVALS_SCHEMA: Final = or_list({"anyOf": [_TEXT_SCHEMA, _TABLE_SCHEMA]})
-Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, _EVALS_SCHEMA)]
+Evals = Annotated[
+    tuple[Annotated[_Pattern, ValueType("", _table)], ...],
+    ValueType("path or glob, or a list", _some_patterns, _EVALS_SCHEMA),
+]
 """Each entry is a path or, for a table, ``{path: data.csv, columns: {prompt: question}}``."""
 _ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
-Paths = Annotated[Patterns, ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
+Paths = Annotated[tuple[_Pattern, ...], ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
 """Files in addition to those that always count; the list may be empty."""
 
 
@@ -635,10 +613,8 @@ def _price(value: Any, origin: Origin) -> Any:
     return value
 
 
-PerMillion = Annotated[
-    float,
-    ValueType("", lambda v, at: _number(v, at, "must be USD per million tokens", 0), {"type": "number", "minimum": 0}),
-]
+_PRICE: Final = {"type": "number", "minimum": 0}
+PerMillion = Annotated[float, _number_type("must be USD per million tokens", _PRICE, label="", metavar="TEXT")]
 
 
 class ModelPrice(Frozen):
