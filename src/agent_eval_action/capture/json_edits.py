@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from agent_eval_action.diagnostics.json_positions import members, skip_space
+from agent_eval_action.diagnostics.reader import members, skip_space
 
 _ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 _LINE_START = re.compile(r"[ \t]*")

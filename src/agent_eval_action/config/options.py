@@ -46,31 +46,16 @@ class Option:
     annotation: Any
     value_type: ValueType
 
-    @classmethod
-    def of_field(cls, name: str, key: str, field: tuple[str, ...], definition: FieldInfo, info: OptionInfo) -> Option:
-        """Make the option of a model's field. For a choice, the label of its type lists the choices."""
-        annotation = given_type(definition)
-        value_type: ValueType = next(part for part in annotation.__metadata__ if isinstance(part, ValueType))
-        if get_origin(annotation.__origin__) is Literal:
-            words = get_args(annotation.__origin__)
-            value_type = replace(value_type, label=" or ".join(f"`{w}`" for w in words), metavar="|".join(words))
-        own_key = None if info.scope == "command" else info.key or key
-        help_text = str(definition.description)
-        return cls(info.name or name, own_key, field, info, help_text, definition.default, annotation, value_type)
-
     @property
     def flag(self) -> str | None:
-        """The flag, or None if the option has none."""
         return (self.info.switch or f"--{self.input}") if self.info.has_flag else None
 
     @property
     def input(self) -> str:
-        """The name of the action's input."""
         return self.name.replace("_", "-")
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The environment variables of the input."""
         return variables_of(self.input)
 
     @property
@@ -91,7 +76,6 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """The placeholder of its value in ``--help``."""
         return self.info.metavar or self.value_type.metavar
 
     @cached_property
@@ -100,7 +84,6 @@ class Option:
         return TypeAdapter(self.annotation)
 
     def of_settings(self, settings: Any) -> Any:
-        """The option's value in these settings."""
         return reduce(getattr, self.field, settings)
 
 
@@ -122,10 +105,16 @@ def _options(
         extra = definition.json_schema_extra
         info = extra.get(INFO) if isinstance(extra, dict) else None
         if isinstance(info, OptionInfo):
-            scoped = replace(
-                info, scope="agent" if path == ("agent_defaults",) else info.scope, topic=info.topic or topic
-            )
-            yield Option.of_field(name + field, key + field, (*path, field), definition, scoped)
+            scope = "agent" if path == ("agent_defaults",) else info.scope
+            info = replace(info, scope=scope, topic=info.topic or topic)
+            annotation = given_type(definition)
+            value_type: ValueType = next(part for part in annotation.__metadata__ if isinstance(part, ValueType))
+            if get_origin(annotation.__origin__) is Literal:  # its label lists the choices
+                words = get_args(annotation.__origin__)
+                value_type = replace(value_type, label=" or ".join(f"`{w}`" for w in words), metavar="|".join(words))
+            own_key = None if scope == "command" else info.key or key + field
+            described = info, str(definition.description), definition.default
+            yield Option(info.name or name + field, own_key, (*path, field), *described, annotation, value_type)
 
 
 OPTIONS: Final = tuple(_options(Settings))
@@ -149,7 +138,6 @@ class ActionInput:
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The variables of the input."""
         return variables_of(self.name)
 
 

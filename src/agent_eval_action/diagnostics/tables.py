@@ -27,6 +27,7 @@ MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
 MAX_ROW_BYTES: Final = 16 * 1024 * 1024
 _AT: Final = re.compile(r" at line 1 column (\d+)$")
 _DELIMITERS: Final = ",;\t"
+_QUOTING: Final = "put a text with a comma, a quote or a line break in double quotes, and write a quote in it twice"
 
 
 def is_table(path: Path) -> bool:
@@ -98,23 +99,18 @@ class Table:
         header = self._header(records)
         for line, cells in records:
             if len(cells) != len(header):
-                raise self._uneven(line, cells, header)
+                message = f"this row has {len(cells)} cells, the header has {len(header)}"
+                raise Unreadable(self.path, message, line, hint=_QUOTING)
             yield Row(line, {name: cell for name, cell in zip(header, cells, strict=True) if cell and name})
 
-    def _uneven(self, line: int, cells: list[str], header: tuple[str, ...]) -> Unreadable:
-        message = f"this row has {len(cells)} cells, the header has {len(header)}"
-        hint = "put a text with a comma, a quote or a line break in double quotes, and write a quote in it twice"
-        return Unreadable(self.path, message, line, hint=hint)
-
     def _header(self, records: Iterator[tuple[int, list[str]]]) -> tuple[str, ...]:
-        line, names = next(records, (0, []))
-        if not line:
-            raise Unreadable(self.path, "is empty, or has no header: its first row names the columns")
+        line, names = next(records, (None, []))
         header = tuple(name.strip() for name in names)
+        if line is None:
+            raise Unreadable(self.path, "is empty, or has no header: its first row names the columns")
         if not any(header):
             raise Unreadable(self.path, "has no header: its first row names the columns", line)
-        twice = [name for name, count in Counter(header).items() if name and count > 1]
-        if twice:
+        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
             raise Unreadable(self.path, "two columns have the same name", line, value=twice[0][:80])
         return header
 

@@ -11,10 +11,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from agent_eval_action.diagnostics.json_positions import skip_space
-from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
-from agent_eval_action.formats.base import Format, Reading, list_of, objects_of
-from agent_eval_action.formats.validation import check_genai, spelled, validate
+from agent_eval_action.diagnostics.reader import JsonPath, did_you_mean, shorten, skip_space
+from agent_eval_action.diagnostics.suggestions import closest
+from agent_eval_action.formats.base import Format, Reading, check_genai, list_of, objects_of, spelled, validate
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.evalset import (
     BUILT_IN_PERSONAS,

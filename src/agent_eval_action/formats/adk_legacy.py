@@ -15,8 +15,7 @@ from pydantic.alias_generators import to_camel
 from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.formats.adk import check_ids, warn_misspelt
-from agent_eval_action.formats.base import Format, Reading
-from agent_eval_action.formats.validation import missing_key_hint
+from agent_eval_action.formats.base import Format, Reading, missing_key_hint
 from agent_eval_action.results.evalset import (
     Content,
     EvalCase,

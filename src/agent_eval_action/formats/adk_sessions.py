@@ -17,8 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes
 from agent_eval_action.errors import EvalFileError, Unreadable
-from agent_eval_action.formats.base import Format, Reading
-from agent_eval_action.formats.validation import check_genai, validate
+from agent_eval_action.formats.base import Format, Reading, check_genai, validate
 from agent_eval_action.results.base import AdkModel, LenientModel
 from agent_eval_action.results.evalset import (
     FIXTURES,

@@ -13,8 +13,7 @@ from pydantic import ConfigDict, Field
 from agent_eval_action.diagnostics.reader import JsonPath
 from agent_eval_action.formats.adk import check_ids, warn_misspelt
 from agent_eval_action.formats.adk_sessions import turns_of_events
-from agent_eval_action.formats.base import Format, Reading, objects_of
-from agent_eval_action.formats.validation import check_genai, validate
+from agent_eval_action.formats.base import Format, Reading, check_genai, objects_of, validate
 from agent_eval_action.results.base import AdkModel, LenientModel
 from agent_eval_action.results.evalset import (
     AgentDetails,

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from agent_eval_action.capture import EvalFile, free_name
 from agent_eval_action.capture.cases import ExpectedTurn, expected_turns, same_turns
-from agent_eval_action.diagnostics.json_positions import members, skip_space
+from agent_eval_action.diagnostics.reader import members, skip_space
 from agent_eval_action.errors import AgentEvalError, EvalFileError, UsageError
 from agent_eval_action.results.evalset import ColumnMapping, FunctionCall
 

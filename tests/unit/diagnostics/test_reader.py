@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.diagnostics import reader, yaml_loader
-from agent_eval_action.diagnostics.reader import Source, closest, did_you_mean, json_path_text, shorten
+from agent_eval_action.diagnostics.reader import Source, did_you_mean, shorten
+from agent_eval_action.diagnostics.suggestions import closest, json_path_text
 from agent_eval_action.errors import ConfigError, EvalFileError, Problem
 
 

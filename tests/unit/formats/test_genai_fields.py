@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_eval_action.formats.validation import genai_fields
+from agent_eval_action.formats.base import genai_fields
 
 PROGRAM = Path(__file__).parents[2] / "formats" / "genai_types.py"
 
