@@ -41,7 +41,7 @@ RUN touch /tmp/.before \
     && PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash \
        -x '/(test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages)/' \
        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
-    && printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.sandbox.ownership import main\n\nmain()\n' \
+    && printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.sandbox.container_init import restore_after_cancel\n\nrestore_after_cancel()\n' \
        > /usr/local/bin/agent-eval-restore-ownership \
     && chmod 755 /usr/local/bin/agent-eval-restore-ownership \
     && mkdir -p /opt/venv /github/workspace \

@@ -29,7 +29,7 @@ MEGABYTES = 260
 RESTORE = """
 import subprocess, sys, time
 from pathlib import Path
-from agent_eval_action.environments.archive import restore
+from agent_eval_action.environments.build import restore
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.sandbox.sandboxes import make_container_environments
 cache, folder = Path("/github/workspace/.agent-eval/cache/environments"), make_container_environments()

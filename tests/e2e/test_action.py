@@ -79,7 +79,7 @@ def test_a_job_with_the_folder_that_the_cache_action_brings_back_builds_nothing(
 def test_the_last_environment_is_restored_before_anything_is_read(dice, ran):
     assert ran.returncode == 0, ran.stderr
     code = (
-        "import os, threading, agent_eval_action.environments.archive as archive\n"
+        "import os, threading, agent_eval_action.environments.build as archive\n"
         "archive.restore_ahead(os.environ)\n"
         "[thread.join() for thread in threading.enumerate() if thread.daemon]\n"
         "print(os.listdir('/agent-eval/environments'))"

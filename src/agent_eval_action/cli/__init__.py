@@ -53,7 +53,7 @@ def _begin_run() -> None:
         from agent_eval_action import __version__
 
         print(f"agent-eval {__version__}", file=sys.stderr, flush=True)
-    from agent_eval_action.environments.archive import restore_ahead
+    from agent_eval_action.environments.build import restore_ahead
 
     restore_ahead(os.environ)
 

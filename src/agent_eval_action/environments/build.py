@@ -1,4 +1,7 @@
-"""Build an agent's environment with uv from its lock file, once per content, safe with concurrent processes."""
+"""Build an agent's environment with uv from its lock file, once per content, safe with concurrent processes.
+
+For sandboxes they are archived in one file each: agents may not read the cache, and many small files are slow to copy.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from uv import find_uv_bin
 
-from agent_eval_action.environments.archive import has_python, keep, restore
 from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
-from agent_eval_action.sandbox.users import SandboxUser, kill_processes_of
+from agent_eval_action.sandbox.runner import WORKSPACE
+from agent_eval_action.sandbox.sandboxes import Sandbox, make_container_environments, popen_options
+from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, SANDBOX_UIDS, SandboxUser, kill_processes_of
 
 LONGEST_INSTALL_S = 1800.0
 """Timeout of one uv command, in seconds: a build step that hangs must not take the whole job's time."""
@@ -32,6 +35,31 @@ LONGEST_INSTALL_S = 1800.0
 _TAIL_LINES: Final = 15
 _POLL_S: Final = 0.2
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_RESTORER: Final = SANDBOX_UIDS.stop
+"""The uid that extracts archives. Nothing else runs as it, and it can write nowhere else."""
+
+_ARCHIVE: Final = re.compile(r"[0-9a-f]{32}\.tar")
+_DEFAULT_CACHE: Final = Path(".agent-eval", "cache", "environments")
+_LONGEST_COPY_S: Final = 300.0
+_ABANDONED_S: Final = 3600.0
+_UNUSED_S: Final = 30 * 86_400.0
+_restoring: Final[dict[str, threading.Lock]] = {}
+_UNREACHABLE: Final = re.compile(
+    r"error sending request|dns error|failed to lookup address|connection (?:refused|reset)|timed out|took longer than|"
+    r"HTTP status (?:server error|client error \((?:401|403|407|408|429))",
+    re.IGNORECASE,
+)
+_FAILING_PACKAGE: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
+        r"Because (\S+) was not found",
+        r"Because there (?:is|are) no versions? of (\S+)",
+        r"no version of (\S+)",
+        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
+        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +188,85 @@ def _give_to_root(folder: Path) -> None:
             give(name, parent)
 
 
+def restore_ahead(environ: Mapping[str, str]) -> None:
+    """Start to restore the environment that was used last: it takes as long as the command's imports.
+
+    Only in the container, where environments always have the same path. If the guess is wrong, the right one is
+    restored when it is needed.
+    """
+    if environ.get(ISOLATION_VARIABLE) != "container":
+        return
+    workspace = Path(environ.get(WORKSPACE, "").strip() or Path.cwd())
+    cache = OutputFolder.at(workspace / _DEFAULT_CACHE, workspace)
+    with contextlib.suppress(OSError):
+        kept = {found.st_mtime: name for name, found in cache.files() if _ARCHIVE.fullmatch(name)}
+        if kept:
+            name = kept[max(kept)].removesuffix(".tar")
+            arguments = (cache, name, make_container_environments())
+            threading.Thread(target=restore, args=arguments, daemon=True).start()
+
+
+def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
+    """Extract an environment into ``folder``, owned by root; return whether it and its Python are there. Blocks.
+
+    A second call waits for the first.
+    """
+    final, draft = folder / name, folder / f".restored-{name}"
+    with _restoring.setdefault(name, threading.Lock()):
+        if has_python(final):
+            return True
+        try:
+            with cache.read(f"{name}.tar") as source:
+                draft.mkdir(mode=0o755)
+                os.chown(draft, _RESTORER, _RESTORER)
+                command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={draft}"]
+                user = {"user": _RESTORER, "group": _RESTORER, "extra_groups": [], "umask": 0o022}
+                _execute("tar", command, stdin=source, **user)
+                with contextlib.suppress(OSError):  # the cache may be read-only
+                    os.utime(source.fileno())
+            # tar has applied its umask, so nobody else may write to what is root's from here on
+            _execute("chown", ["--recursive", "--no-dereference", "0:0", str(draft)])
+            # the Python that uv downloaded for it may be gone
+            if is_complete := has_python(draft / "env"):
+                shutil.rmtree(final, ignore_errors=True)
+                (draft / "env").rename(final)
+        except (OSError, subprocess.SubprocessError):
+            return False
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return is_complete
+
+
+def keep(environment: Path, cache: OutputFolder) -> None:
+    """Archive an environment under its name. If that fails, it is built again next time, which is no error."""
+    with contextlib.suppress(OSError):
+        for name, found in cache.files():
+            age = time.time() - found.st_mtime
+            # drop drafts of killed jobs, and what no run has used for a month: CI copies the whole cache
+            if (name.endswith(".tmp") and age > _ABANDONED_S) or (name.endswith(".tar") and age > _UNUSED_S):
+                cache.remove(name)
+    renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
+    archive = cache.replacing(f"{environment.name}.tar", sync=False)
+    with contextlib.suppress(OSError, subprocess.SubprocessError), archive as target:
+        _execute("tar", ["--create", f"--directory={environment.parent}", *renamed], stdout=target)
+
+
+def has_python(environment: Path) -> bool:
+    """Whether its interpreter is there; the link to it may dangle."""
+    return (environment / "bin" / "python").exists()
+
+
+def _execute(program: str, arguments: list[str], **options: Any) -> None:
+    subprocess.run(  # noqa: S603 - tar or chown, with arguments of ours
+        [shutil.which(program) or program, *arguments],
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+        check=True,
+        timeout=_LONGEST_COPY_S,
+        **options,
+    )
+
+
 def uv_binary(environ: Mapping[str, str]) -> str:
     """Return the uv that is installed with us, else the one on the PATH."""
     with contextlib.suppress(FileNotFoundError):
@@ -171,24 +278,6 @@ def uv_binary(environ: Mapping[str, str]) -> str:
             hint="install uv, or make a .venv with google-adk beside the agent",
         )
     return found
-
-
-_UNREACHABLE: Final = re.compile(
-    r"error sending request|dns error|failed to lookup address|connection (?:refused|reset)|timed out|took longer than|"
-    r"HTTP status (?:server error|client error \((?:401|403|407|408|429))",
-    re.IGNORECASE,
-)
-_FAILING_PACKAGE: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
-        r"Because (\S+) was not found",
-        r"Because there (?:is|are) no versions? of (\S+)",
-        r"no version of (\S+)",
-        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
-        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
-    )
-)
 
 
 def is_index_unreachable(text: str) -> bool:

@@ -96,11 +96,8 @@ def choose_interpreter(
     lock = find_lock(place.folder, place.workspace)
     if lock is None:
         needed = "" if spec.function else " with google-adk"
-        message = f"no Python environment with google-adk for the agent {place.relative(place.folder)}"
-        if spec.function:
-            message = f"no Python environment for the agent {place.relative(place.folder)}"
         raise AgentEnvironmentError(
-            "; ".join([message, *rejected]),
+            "; ".join([f"no Python environment{needed} for the agent {place.relative(place.folder)}", *rejected]),
             hint=f"set `python:` of the agent, make a .venv{needed} beside it, "
             "or add uv.lock, pyproject.toml or requirements.txt",
         )
@@ -162,8 +159,8 @@ def _configured(spec: AgentRuntimeSpec, place: AgentFolder, python: Path) -> Age
 def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up: threading.Event) -> AgentEnvironment:
     environ = install_environ(spec.environ, spec.install_env)
     lock_name = place.relative(lock.path)
-    if not spec.function and (pinned := lock.pinned("google-adk")) and _is_too_old(pinned):
-        raise AgentEnvironmentError(f"{lock_name} pins {_too_old(pinned).reason}", hint=_UPGRADE)
+    if not spec.function and (fault := _too_old(lock.pinned("google-adk"))):
+        raise AgentEnvironmentError(f"{lock_name} pins {fault.reason}", hint=_UPGRADE)
 
     def announce() -> None:
         size = f" ({plural(count, 'package')})" if (count := lock.packages()) else ""
@@ -189,41 +186,33 @@ def _fault(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> _Fault |
     if not os.access(python, os.X_OK):
         missing = "its interpreter is missing (was it made on another machine?)"
         return _Fault(missing if python.is_symlink() else f"there is no interpreter at {python}")
-    env = _basic_environ(spec.environ)
-    user = place.user
+    env, user = _basic_environ(spec.environ), place.user
+    command = [str(python), "-I", "-c", _INTERPRETER_PROBE]
+    options = {"env": user.environ(env) if user else env, **popen_options(user)}
     try:
-        done = subprocess.run(  # noqa: S603 - the interpreter is the user's choice
-            [str(python), "-I", "-c", _INTERPRETER_PROBE],
-            env=user.environ(env) if user else env,
-            capture_output=True,
-            timeout=_PROBE_S,
-            check=False,
-            **popen_options(user),
-        )
-        found = json.loads(done.stdout) if done.returncode == 0 else None
+        done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False, **options)  # noqa: S603 - the interpreter is the user's choice
+        if done.returncode != 0:
+            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            return _Fault(f"it does not start: {''.join(last) or f'exit code {done.returncode}'}")
+        found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return _Fault(f"it does not start: {error}")
-    if found is None:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return _Fault(f"it does not start: {''.join(last) or f'exit code {done.returncode}'}")
     if tuple(int(part) for part in found["python"].split(".")[:2]) < _MIN_PYTHON:
         return _Fault(f"it is Python {found['python']}, 3.10 or newer is needed")
     if not found["adk"] and not spec.function:
         return _Fault("google-adk is not installed in it")
-    return _too_old(found["version"]) if _is_too_old(found["version"]) and not spec.function else None
+    return None if spec.function else _too_old(found["version"])
 
 
-def _too_old(version: str) -> _Fault:
+def _too_old(version: str) -> _Fault | None:
+    found = _VERSION.match(version)
+    if found is None or (int(found[1]), int(found[2])) >= _MIN_ADK:
+        return None
     return _Fault(f"google-adk {version}, which is too old: 1.10 or newer is needed", too_old=True)
 
 
 def _basic_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in ("PATH", "HOME", "LANG") if name in environ}
-
-
-def _is_too_old(version: str) -> bool:
-    found = _VERSION.match(version)
-    return found is not None and (int(found[1]), int(found[2])) < _MIN_ADK
 
 
 def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder, environ: Mapping[str, str]) -> str:

@@ -12,7 +12,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from agent_eval_action.environments.runtime import AgentFolder, Launch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.protocol import encode
 from agent_eval_action.sandbox.sandboxes import popen_options
-from agent_eval_action.sandbox.users import descendant_pids, process_statuses
+from agent_eval_action.sandbox.users import descendant_pids, kill_all, process_statuses
 
 MARKER = "AGENT_EVAL_WORKER"
 TAIL_BYTES = 32 * 1024
@@ -158,25 +157,23 @@ def last_lines(text: str) -> str:
 
 def kill_tree(process: Process, marker: str) -> None:
     """Kill a worker's process group and every process with its marker, and wait for them. Blocks."""
-    strays = pids_with_marker(marker) - {process.pid}
-    # The group outlives its leader, so it is killed even if the worker has ended, but not without a member left:
-    # its number may belong to another group by now.
-    if process.returncode is None or strays:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + _GONE_S
-    while strays and time.monotonic() < deadline:
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    known: set[int] = set()
+
+    def strays() -> set[int]:
+        # A child may have been forked after the last listing, before the kill.
+        known.update(pids_with_marker(marker) - {process.pid})
+        for pid in known if os.getpid() == 1 else ():
             # As the container's first process we inherit orphans, and nobody else would reap them.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.005)
-        # Zombies are for others to reap, unless we are the first process.
-        running = {pid for pid, status in process_statuses() if os.getpid() == 1 or status["State"][0] != "Z"}
-        # A child may have been forked after the listing, before the kill.
-        strays = (strays & running) | pids_with_marker(marker) - {process.pid}
+        return {pid for pid, status in process_statuses() if pid in known and status["State"][0] != "Z"}
+
+    # The group outlives its leader, so it is killed even if the worker has ended, but not without a member left:
+    # its number may belong to another group by now.
+    if strays() or process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    kill_all(strays, _GONE_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GONE_S)
 

@@ -2,7 +2,8 @@
 
 It takes the settings out of its environment, executes itself again without them (a process's first environment stays
 readable in /proc as long as it lives), and passes them to a child in a memory file. Then it forwards signals, reaps
-orphans and, in a container, finally gives files to the checkout's owner. Standard library only.
+orphans and, in a container, finally gives the files that root created to the checkout's owner, so that later steps can
+delete them. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
-from agent_eval_action.sandbox.runner import ON_A_RUNNER, TEMPORARY, WORKSPACE
+from agent_eval_action.sandbox.runner import MOUNTED, ON_A_RUNNER, TEMPORARY, WORKSPACE
 from agent_eval_action.sandbox.step_guard import StepGuard
-from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, child_pids, no_new_privileges, prctl
+from agent_eval_action.sandbox.users import (
+    ISOLATION_VARIABLE,
+    SANDBOX_UIDS,
+    child_pids,
+    kill_all,
+    no_new_privileges,
+    prctl,
+)
 
 Mode = Literal["container", "on", "job"]
 
@@ -39,6 +47,8 @@ _TO_LEAVE_S: Final = 8.0
 """Time to exit after a signal. The runner sends another signal after 7.5 s and gives up after 10 s."""
 _TO_RESTORE_S: Final = 1.5
 _GONE_S: Final = 2.0
+_DEEPEST: Final = 250
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER = 1, 4, 36
 
 
@@ -112,7 +122,8 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
         return
     settings.clear()
     code, interrupted = _wait_for(child)
-    _kill_children()
+    # nothing may write while files change their owner
+    kill_all(_children_left, _GONE_S)
     if guard is None:
         restore_ownership(owned_folders(os.environ), time.monotonic() + _TO_RESTORE_S if interrupted else None)
     elif sentences := guard.finish():
@@ -150,12 +161,66 @@ def _reap() -> dict[int, int]:
     return ended
 
 
-def _kill_children() -> None:
-    """Kill what the work left running: nothing may write while files change their owner."""
-    deadline = time.monotonic() + _GONE_S
-    while (left := child_pids()) and time.monotonic() < deadline:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        _reap()
-        time.sleep(0.005)
+def _children_left() -> list[int]:
+    _reap()
+    return child_pids()
+
+
+def restore_after_cancel() -> None:
+    """The action's post-entrypoint: a cancelled container may have been killed before it restored ownership."""
+    restore_ownership(owned_folders(os.environ))
+    sys.exit(0)
+
+
+def owned_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the workspace, then the runner's other folders that are mounted into a container action."""
+    workspace = Path(environ.get(WORKSPACE, "").strip() or Path.cwd())
+    others = (Path(environ[name]) for name in ("HOME", TEMPORARY) if environ.get(name))
+    return (workspace, *(folder for folder in others if folder.is_relative_to(MOUNTED)))
+
+
+def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:
+    """Give all paths under the roots that belong to root or an agent to the first root's owner; return how many.
+
+    Follows no symbolic link, not even one that replaces a folder meanwhile: each folder is opened from its parent. What
+    cannot be changed stays. ``until``: when to stop, on the monotonic clock.
+    """
+    roots = tuple(roots)
+    try:
+        owner = roots[0].stat()
+    except (OSError, IndexError):
+        return 0
+    if owner.st_uid == 0:  # rootless engines, and machines where root owns everything
+        return 0
+    return sum(_restore_folder(root, None, owner, until) for root in (roots[0] / ".agent-eval", *roots))
+
+
+def _restore_folder(
+    path: str | Path, parent: int | None, owner: os.stat_result, until: float | None, depth: int = 0
+) -> int:
+    """Give a folder and everything below it, down to the depth at which we may write; return how many."""
+    given = 0
+    with contextlib.suppress(OSError):
+        here = os.open(path, _FOLDER, dir_fd=parent)
+        try:
+            if _must_change_owner(os.fstat(here)):
+                os.fchown(here, owner.st_uid, owner.st_gid)
+                given += 1
+            for name in os.listdir(here) if depth <= _DEEPEST else ():  # noqa: PTH208 - of a descriptor
+                if until is not None and time.monotonic() > until:
+                    break
+                with contextlib.suppress(OSError):  # it is gone, or we may not give it
+                    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode) and name != ".git":  # we only read it
+                        given += _restore_folder(name, here, owner, until, depth + 1)
+                    # we write no sockets and no devices
+                    elif (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) and _must_change_owner(found):
+                        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=here, follow_symlinks=False)
+                        given += 1
+        finally:
+            os.close(here)
+    return given
+
+
+def _must_change_owner(found: os.stat_result) -> bool:
+    return found.st_uid == 0 or found.st_uid in SANDBOX_UIDS

@@ -1,24 +1,26 @@
-"""The sandboxes of a run: each tree has a copy, a uid of its own, and the variables its processes see."""
+"""The sandboxes of a run: a copy of each tree, a uid, the variables its processes see, the folders closed to them."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
 import ssl
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent_eval_action.folders import OutputFolder, open_file, real_path
-from agent_eval_action.sandbox.permissions import close_paths, find_open_paths, paths_to_close
+from agent_eval_action.sandbox.runner import EVENT, MOUNTED_FOLDERS, NEVER_WRITTEN, TEMPORARY, WORKSPACE, WRITTEN
 from agent_eval_action.sandbox.tree import TreeCopy
 from agent_eval_action.sandbox.users import (
     ISOLATION_VARIABLE,
@@ -50,6 +52,30 @@ _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s
 _CREDENTIALS: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _IN_CONTAINER: Final = Path("/agent-eval")
 """Always the same folder, so that the next job can reuse environments that contain code of the tree."""
+
+_SHARED: Final = frozenset(
+    Path(name)
+    for name in ("/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/sys", "/tmp", "/usr", "/var")  # noqa: S108 - names, nothing is written there
+)
+_SOCKETS: Final = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd")
+_VARIABLES: Final = (WORKSPACE, TEMPORARY, "HOME", *WRITTEN, *NEVER_WRITTEN, EVENT, "GOOGLE_APPLICATION_CREDENTIALS")
+_PROBE: Final = """
+import json, os, socket, stat, sys
+def open_to_us(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    if stat.S_ISSOCK(mode):
+        try:
+            socket.socket(socket.AF_UNIX).connect(path)
+        except OSError:
+            return False
+        return True
+    return os.access(path, os.R_OK) or os.access(path, os.W_OK)
+print(json.dumps([path for path in sys.argv[1:] if open_to_us(path)]))
+"""
+_PROBE_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +231,10 @@ def open_sandboxes(
     # one each: what the change's build steps leave behind must not reach the base commit's environment
     installers = {role: SandboxUser(next(uids), homes / f"install-{role}", umask=0o022) for role in ROLES}
     closed = frozenset(path.resolve() for path in ours)
-    to_close = paths_to_close(environ, (workspace, *closed))
+    to_close = _paths_to_close(environ, (workspace, *closed))
     if mode == "container":
-        close_paths(to_close)
-    left_open = find_open_paths(users["head"], to_close)
+        _close_paths(to_close)
+    left_open = _find_open_paths(users["head"], to_close)
     if isinstance(left_open, str):
         shutil.rmtree(root, ignore_errors=True)
         reason = f"no process can be given another uid here ({left_open})"
@@ -224,6 +250,45 @@ def open_sandboxes(
     served = frozenset(user.uid for user in users.values())
     tokens = serve_google_tokens(environ, served, lambda text: say(text, "warning"))
     return Sandboxes(root, workspace, users, installers, environ, closed, root != _IN_CONTAINER, tokens)
+
+
+def _paths_to_close(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """Return existing paths that only we may read or write."""
+    named = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith("/")]
+    paths = [Path(text) for text in (*named, *MOUNTED_FOLDERS, *_SOCKETS)]
+    return tuple(dict.fromkeys(path for path in (*more, *paths) if os.path.lexists(path)))
+
+
+def _close_paths(paths: Iterable[Path]) -> None:
+    """Close, for each path, the topmost folder above it that is not shared.
+
+    That folder is in the container's own layer, so no mode of the runner's folders changes, and a killed container
+    leaves nothing to undo. Paths that are mounted directly in a shared folder cannot be closed like this.
+    """
+    layer = Path("/").stat().st_dev
+    for path in paths:
+        real = path.resolve()
+        for folder in reversed((real, *real.parents)):
+            if folder in _SHARED or not folder.is_dir():
+                continue
+            found = folder.lstat()
+            if found.st_dev == layer and found.st_uid == 0:
+                folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+            break
+
+
+def _find_open_paths(user: SandboxUser, paths: Sequence[Path]) -> tuple[str, ...] | str:
+    """Return which paths a process of this user can open, or a text: why no such process can be started."""
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            command, cwd="/", env={}, capture_output=True, check=True, timeout=_PROBE_S, **user.options()
+        )
+        return tuple(json.loads(done.stdout))
+    except subprocess.CalledProcessError as error:
+        return error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:][0] if error.stderr else str(error)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return str(error)
 
 
 def reason_not_isolated(environ: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -118,8 +118,13 @@ def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
 
 def kill_processes_of(uids: Collection[int]) -> bool:
     """Kill every process of these uids, in any group or session, until all are gone; False if some stay. Blocks."""
-    gone_by = time.monotonic() + _GONE_S
-    while found := [pid for pid, uid in _uids_by_pid().items() if uid in uids]:
+    return kill_all(lambda: [pid for pid, uid in _uids_by_pid().items() if uid in uids], _GONE_S)
+
+
+def kill_all(find: Callable[[], Collection[int]], seconds: float) -> bool:
+    """Kill the processes that ``find`` returns until it returns none; False if some stay. Blocks."""
+    gone_by = time.monotonic() + seconds
+    while found := find():
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

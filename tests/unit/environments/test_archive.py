@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.archive import keep, restore
+from agent_eval_action.environments.build import keep, restore
 from agent_eval_action.folders import OutputFolder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

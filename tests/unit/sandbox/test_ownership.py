@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
+from agent_eval_action.sandbox.container_init import owned_folders, restore_ownership
 
 OWNER = 1001
 
