@@ -328,7 +328,7 @@ def _existing_cases(settings: Settings, selectors: Sequence[str], wanted: set[Ca
         if (found.agent.name, found.key) not in sets:
             continue
         eval_set = EvalFile.of_set(found, settings.workspace).load().eval_set
-        cases = select_cases(eval_set, found.case_ids).eval_cases
+        cases = select_cases(eval_set, found.case_ids, found.path).eval_cases
         ids = [case.eval_id for case in cases if CaseKey(found.agent.name, found.key, case.eval_id) in wanted]
         known = chosen.setdefault(os.path.relpath(found.path, Path.cwd()), [])
         known += [case for case in ids if case not in known]

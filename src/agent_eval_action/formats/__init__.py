@@ -87,7 +87,7 @@ def load_eval_file(
         text = read_text(path, workspace=workspace, error=EvalFileError)
         is_json = path.suffix.lower() not in YAML_SUFFIXES
         if is_json and session_file is None and (plain := read_plain(text)) is not None:
-            return LoadedEvalFile(plain.from_path(path), ADK.name)
+            return LoadedEvalFile(plain, ADK.name)
         source = Source.parse(text, path=path, error=EvalFileError)
         if holds_rows(source.value) or (columns and isinstance(source.value, list)):
             source = JsonRows.of_list(source, EvalFileError)
@@ -103,7 +103,7 @@ def load_eval_file(
     if not eval_set.eval_cases and not lists_files:
         reading.warn((), "this eval set holds no cases: nothing to measure")
     warnings = (*sorted(reading.warnings, key=in_file_order), *session_warnings)
-    return LoadedEvalFile(eval_set.from_path(path), chosen.name, warnings)
+    return LoadedEvalFile(eval_set, chosen.name, warnings)
 
 
 def _recognise(reading: Reading) -> Format:

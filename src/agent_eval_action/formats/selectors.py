@@ -68,10 +68,10 @@ def _ids(rest: str, whole: str) -> Iterator[str]:
                 yield case_id
 
 
-def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
+def select_cases(eval_set: EvalSet, case_ids: Sequence[str], file: Path) -> EvalSet:
     """The selected cases in file order. Ids with commas or spaces are found too, since exact ids win.
 
-    Raises EvalFileError for unknown and repeated ids.
+    Raises EvalFileError, which names the set's ``file``, for unknown and repeated ids.
     """
     if not case_ids:
         return eval_set
@@ -84,11 +84,11 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
         if found is None:
             listed = shortlist(sorted(known), _LISTED, shorten) or "none"
             hint = did_you_mean(left[0].strip(), known) or f"it has {listed}"
-            raise EvalFileError(f"{_name(eval_set)} has no case {shorten(left[0].strip())}", hint)
+            raise EvalFileError(f"{file} has no case {shorten(left[0].strip())}", hint)
         chosen.append(found if found in known else found.strip())
         left = left[len(joined) - joined.index(found) :]
     if repeated := sorted(name for name, times in Counter(chosen).items() if times > 1):
-        raise EvalFileError(f"{_name(eval_set)}: {', '.join(map(shorten, repeated))} is selected more than once")
+        raise EvalFileError(f"{file}: {', '.join(map(shorten, repeated))} is selected more than once")
     wanted = set(chosen)
     return _only(eval_set, lambda case: case.eval_id in wanted)
 
@@ -109,7 +109,3 @@ def _matching(ids: Collection[str], pattern: str) -> set[str]:
 
 def _only(eval_set: EvalSet, wanted: Callable[[EvalCase], bool]) -> EvalSet:
     return eval_set.model_copy(update={"eval_cases": tuple(filter(wanted, eval_set.eval_cases))})
-
-
-def _name(eval_set: EvalSet) -> str:
-    return str(eval_set.path or eval_set.eval_set_id)

@@ -496,21 +496,3 @@ class EvalSet(AdkModel):
     description: str | None = None
     eval_cases: tuple[SerializeAsAny[EvalCase], ...]
     creation_timestamp: float = 0.0
-
-    _path: Path | None = PrivateAttr(default=None)
-
-    @property
-    def path(self) -> Path | None:
-        """The file of the set; None if unknown."""
-        return self._path
-
-    def from_path(self, path: Path | None) -> Self:
-        """Set the file and return the set itself."""
-        self._path = path
-        return self
-
-    def __eq__(self, other: object) -> bool:
-        """Compare the content, without the file."""
-        return self.__dict__ == other.__dict__ if isinstance(other, EvalSet) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # holds dicts

@@ -170,7 +170,7 @@ class Loader:
             self.warnings.extend(loaded.warnings)
             eval_set = loaded.eval_set
             if found.case_ids:
-                eval_set = select_cases(eval_set, found.case_ids)
+                eval_set = select_cases(eval_set, found.case_ids, found.path)
             if self.patterns:
                 matched = {case.eval_id for text in self.patterns for case in match_cases(eval_set, text).eval_cases}
                 cases = tuple(case for case in eval_set.eval_cases if case.eval_id in matched)

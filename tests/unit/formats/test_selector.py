@@ -12,6 +12,8 @@ from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.formats import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.results.evalset import EvalCase, EvalSet
 
+FILE = Path("s.evalset.json")
+
 
 def eval_set(*ids: str) -> EvalSet:
     return EvalSet(eval_set_id="s", eval_cases=tuple(EvalCase(eval_id=one, conversation=()) for one in ids))
@@ -72,7 +74,7 @@ def test_any_ids_can_be_quoted(chosen):
     ],
 )
 def test_select_takes_exact_ids_first_and_keeps_file_order(known, wanted, expected):
-    assert ids(select_cases(eval_set(*known), wanted)) == expected
+    assert ids(select_cases(eval_set(*known), wanted, FILE)) == expected
 
 
 def test_a_case_id_is_no_path_however_long_it_is():
@@ -81,13 +83,13 @@ def test_a_case_id_is_no_path_however_long_it_is():
 
 def test_unknown_and_repeated_ids_are_errors():
     with pytest.raises(EvalFileError) as unknown:
-        select_cases(eval_set("roll_die", "prime"), ["roll_dei"])
+        select_cases(eval_set("roll_die", "prime"), ["roll_dei"], FILE)
     assert "roll_dei" in unknown.value.message
     assert unknown.value.hint == "did you mean `roll_die`?"
     with pytest.raises(EvalFileError, match="more than once"):
-        select_cases(eval_set("a", "b"), ["a", "b", "a"])
+        select_cases(eval_set("a", "b"), ["a", "b", "a"], FILE)
     with pytest.raises(EvalFileError) as many:
-        select_cases(eval_set(*(f"c{one:02}" for one in range(30))), ["zzzzz"])
+        select_cases(eval_set(*(f"c{one:02}" for one in range(30))), ["zzzzz"], FILE)
     assert "and 20 more" in (many.value.hint or "")
 
 
@@ -111,9 +113,6 @@ def test_a_pattern_is_split_at_its_commas_where_no_id_has_them(known, pattern, e
     assert ids(match_cases(eval_set(*known), pattern)) == expected
 
 
-def test_selecting_keeps_path_and_lines():
-    whole = EvalSet(eval_set_id="s", eval_cases=(EvalCase(eval_id="a", conversation=()).at_line(7),)).from_path(
-        Path("x")
-    )
-    chosen = select_cases(whole, ["a"])
-    assert (chosen.path, chosen.eval_cases[0].line) == (Path("x"), 7)
+def test_selecting_keeps_lines():
+    whole = EvalSet(eval_set_id="s", eval_cases=(EvalCase(eval_id="a", conversation=()).at_line(7),))
+    assert select_cases(whole, ["a"], FILE).eval_cases[0].line == 7
