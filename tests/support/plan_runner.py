@@ -10,7 +10,7 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.run_result import Conditions
 from agent_eval_action.results.transcripts import TranscriptWriter
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptRunner
+from agent_eval_action.run.attempt_runner import AttemptRunner
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
@@ -20,14 +20,12 @@ CONDITIONS = Conditions(tool_version="test")
 
 
 def attempt_runner(plan: Plan, writer: TranscriptWriter, **options: Any) -> AttemptRunner:
-    """A runner of four sessions that keeps no events; ``options`` are its fields, or ``meter``."""
-    meter = options.pop("meter", None) or Meter()
-    given = {"concurrency": 4, "emit": lambda _: None, **options}
+    """A runner of four sessions that keeps no events; ``options`` are its fields."""
+    given = {"meter": Meter(), "concurrency": 4, "emit": lambda _: None, **options}
     return AttemptRunner(
         scoring_ready=asyncio.create_task(asyncio.sleep(0)),
         writer=writer,
         collector=ResultCollector(plan),
-        budget=AttemptBudget(meter),
         **given,
     )
 

@@ -56,7 +56,7 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptRunner, StallDetector, stall_timeout
+from agent_eval_action.run.attempt_runner import AttemptRunner, StallDetector, stall_timeout
 from agent_eval_action.run.base_agents import (
     AgentGroup,
     BaseCommit,
@@ -537,13 +537,13 @@ class Evaluation:
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        budget, stall = AttemptBudget(joined.meter if joined else Meter.for_run(settings)), StallDetector()
+        meter, stall = joined.meter if joined else Meter.for_run(settings), StallDetector()
         opener = resources.ResourceOpener(
             settings,
             context.environ,
             scope.agents,
             agents.head,
-            budget.meter,
+            meter,
             closing,
             say=lambda text: context.note([text]),
             # a run that writes history takes every vote anew, or history would understate the judges' noise;
@@ -571,7 +571,7 @@ class Evaluation:
             agents.warm_up,
             writer,
             joined.collector if joined else ResultCollector(plan, scope.part.made if scope.part else {}),
-            budget,
+            meter,
             context.emit,
             previous,
             contexts,

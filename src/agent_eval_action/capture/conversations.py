@@ -42,7 +42,7 @@ from agent_eval_action.results.transcripts import (
     read_lines,
 )
 from agent_eval_action.run import resources
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptRunner
+from agent_eval_action.run.attempt_runner import AttemptRunner
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarting, AttemptFinished, Event, Notice
@@ -135,7 +135,7 @@ async def converse(
                     asyncio.create_task(asyncio.sleep(0)),
                     writer,
                     ResultCollector(plan),
-                    AttemptBudget(Meter.for_run(settings)),
+                    Meter.for_run(settings),
                     keep,
                     redact=redaction.value,
                     concurrency=settings.concurrency,

@@ -72,7 +72,13 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
     lists = [path for path in sorted(folder.glob("*")) if _REQUIREMENTS_FILE.fullmatch(path.name) and path.is_file()]
     files = [file for path in lists for file in included(path)]
     places.update(files)
-    required = (path for file in files for path in _paths_in_requirements(file))
+    required = (
+        path
+        for file in files
+        for line in file.read_text("utf-8", "replace").splitlines()
+        if not re.match(r"\s*(#|-(?!e\b|-editable\b))", line)
+        for path in _path_of(line, file.parent)
+    )
     pyproject = _toml(folder / "pyproject.toml")
     members = table_at(pyproject, "tool", "uv", "workspace").get("members")
     patterns = [pattern for pattern in members if isinstance(pattern, str)] if isinstance(members, list) else []
@@ -96,12 +102,6 @@ def _paths_in(value: Any, folder: Path) -> Iterator[Path]:
         yield from (folder / value[key] for key in _PATH_KEYS if isinstance(value.get(key), str))
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _paths_in(item, folder)
-
-
-def _paths_in_requirements(file: Path) -> Iterator[Path]:
-    for line in file.read_text("utf-8", "replace").splitlines():
-        if not re.match(r"\s*(#|-(?!e\b|-editable\b))", line):
-            yield from _path_of(line, file.parent)
 
 
 def _path_of(requirement: str, folder: Path) -> Iterator[Path]:
@@ -140,20 +140,16 @@ def hidden_files(
     named += [path for folder in replayed for path in (*folder.glob("generated-*.yaml"), folder / CRITERIA_FILE)]
     named += [path for agent in agents for path in (agent.recording, agent.criteria)]
     paths = [path for path in named if isinstance(path, Path)]
-    paths += [
-        code for path in dict.fromkeys(paths) if _may_name_functions(path) for code in function_files(path, workspace)
+    # results and baselines, which can be large, name no functions
+    small = [
+        path for path in dict.fromkeys(paths) if path.suffix in {".yaml", ".yml"} or path.name == "eval_config.json"
     ]
+    paths += [code for path in small if path.is_file() for code in function_files(path, workspace)]
     # an agent could open a linked file by either of its names
     places = {place for path in paths for place in (settings.workspace / path, real_path(path))}
     roots = (settings.workspace, workspace)
     inside = {place.relative_to(root) for root in roots for place in places if place.is_relative_to(root)}
     return frozenset(inside - {Path()})
-
-
-def _may_name_functions(path: Path) -> bool:
-    """Whether a file may be an existing eval_config; results and baselines, which can be large, are not read."""
-    is_small = path.suffix in {".yaml", ".yml"} or path.name == "eval_config.json"
-    return is_small and path.is_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +226,16 @@ def touched_agents(settings: Settings, found: Discovery, changed: Iterable[Path]
     """
     workspace, hidden = settings.workspace, {settings.workspace / path for path in hidden_files(settings, found)}
     seen = [path for path in changed if path not in hidden]
+
+    def may_read(agent: AgentSettings, path: Path) -> bool:
+        return not any(path.is_relative_to(other.path) for other in found.agents if other.path != agent.path)
+
     return frozenset(
         agent.name
         for agent in found.agents
         if _is_affected(agent, found.sets, seen, workspace)
-        or (agent.paths is None and any(not _is_of_another(path, agent, found.agents) for path in seen))
+        or (agent.paths is None and any(may_read(agent, path) for path in seen))
     )
-
-
-def _is_of_another(path: Path, agent: AgentSettings, agents: Iterable[AgentSettings]) -> bool:
-    return any(path.is_relative_to(other.path) for other in agents if other.path != agent.path)
 
 
 def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callable[[Path], bool]:

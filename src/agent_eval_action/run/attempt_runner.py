@@ -125,32 +125,6 @@ class StallDetector:
                 return f"nothing was answered for {seconds:g} s (stall_timeout){last}"
 
 
-@dataclass
-class AttemptBudget:
-    """The attempts' share of the run's meter, which also counts judges.
-
-    An attempt is estimated at the average cost so far; the first attempts at one model call per turn.
-    """
-
-    meter: Meter = field(default_factory=Meter)
-    _attempts: int = 0
-    _spent: Spend = field(default_factory=Spend)
-
-    async def reserve(self, turns: int) -> Spend | None:
-        """Reserve the estimated cost of an attempt, to be released by ``settle``. None: a limit is reached."""
-        count, spent = self._attempts, self._spent
-        estimate = Spend(max(1, turns))
-        if count:
-            estimate = Spend(max(1, -(-spent.calls // count)), spent.tokens // count, spent.usd / count)
-        return None if await self.meter.reserve(estimate) else estimate
-
-    def settle(self, estimate: Spend, spent: Spend) -> None:
-        """Replace a reservation by the attempt's actual cost."""
-        self._attempts += 1
-        self._spent += spent
-        self.meter.settle(estimate, spent)
-
-
 @dataclass(eq=False)
 class AttemptScorer:
     """Scores one attempt, if possible turn by turn during the conversation.
@@ -274,15 +248,16 @@ class _Conversation:
 class AttemptRunner:
     """Makes attempts of any agent group.
 
-    ``scoring_ready`` ends when the slow imports of criteria are done. ``contexts``: the resources of each agent's
-    criteria, by the agent's name. ``redact`` removes secrets from a scored attempt before anything of it is stored or
-    shown. ``concurrency``: simultaneous sessions over all agents. ``retries``: retries after infrastructure errors.
+    ``scoring_ready`` ends when the slow imports of criteria are done. ``meter`` counts attempts and judges together.
+    ``contexts``: the resources of each agent's criteria, by the agent's name. ``redact`` removes secrets from a scored
+    attempt before anything of it is stored or shown. ``concurrency``: simultaneous sessions over all agents.
+    ``retries``: retries after infrastructure errors.
     """
 
     scoring_ready: asyncio.Task[None]
     writer: TranscriptWriter
     collector: ResultCollector
-    budget: AttemptBudget
+    meter: Meter
     emit: Callable[[Event], None]
     previous: PreviousAttempts = field(default_factory=PreviousAttempts)
     contexts: Mapping[str, ScoringContext] = field(default_factory=lambda: defaultdict(ScoringContext))
@@ -296,6 +271,7 @@ class AttemptRunner:
         self._solo = defaultdict[tuple[ArmName, str], asyncio.Semaphore](lambda: asyncio.Semaphore(_SOLO_SESSIONS))
         self._scoring = asyncio.Semaphore(self.concurrency * _SCORING_PER_SESSION)
         self._changed_environments: set[str] = set()
+        self._charged, self._spent = 0, Spend()  # attempts of agents that were charged, and their cost
 
     async def make(self, attempts: Iterable[PlannedAttempt], *groups: AgentGroup) -> None:
         """Make these attempts in order, each by the group in its key, as far as the budget allows.
@@ -393,30 +369,35 @@ class AttemptRunner:
         driver = group.drivers[planned.key.agent]
         if planned.key.agent in group.replay_only or isinstance(planned.case, ReplayCase):
             return await self._retry(planned, driver, scorer, lambda _: None)
-        estimate = await self.budget.reserve(len(planned.case.turns))
-        if estimate is None:
+        # estimated at the average so far, the first attempts at one model call per turn
+        estimate, count, so_far = Spend(max(1, len(planned.case.turns))), self._charged, self._spent
+        if count:
+            estimate = Spend(max(1, -(-so_far.calls // count)), so_far.tokens // count, so_far.usd / count)
+        if await self.meter.reserve(estimate):
             return None
         model = started.models[0] if len(started.models) == 1 else ""
         spent = Spend()
 
-        def count(attempt: Attempt) -> None:
+        def charge(attempt: Attempt) -> None:
             nonlocal spent
-            spent += self.budget.meter.count_agent(agent_calls(attempt.turns), model)
+            spent += self.meter.count_agent(agent_calls(attempt.turns), model)
 
         try:
-            return await self._retry(planned, driver, scorer, count)
+            return await self._retry(planned, driver, scorer, charge)
         finally:
-            self.budget.settle(estimate, spent)
+            self._charged += 1
+            self._spent += spent
+            self.meter.settle(estimate, spent)
 
     async def _retry(
-        self, planned: PlannedAttempt, driver: AgentDriver, scorer: AttemptScorer, count: Callable[[Attempt], None]
+        self, planned: PlannedAttempt, driver: AgentDriver, scorer: AttemptScorer, charge: Callable[[Attempt], None]
     ) -> Attempt:
         """Return the unscored attempt, with its turns or with the error that remains after the retries."""
         alone = False
         for tries in itertools.count(1):
             conversation = await self._try_once(planned, driver, scorer, alone=alone)
             attempt = conversation.attempt(planned, tries)
-            count(attempt)
+            charge(attempt)
             error = attempt.error
             if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
                 break

@@ -113,7 +113,7 @@ class Orchestrator:
         # of an agent's conditions, those that other jobs of the run recorded count
         agents = {agent.agent: agent for agent in (*self.head.conditions(), *self.conditions.agents)}
         return self.runner.collector.result(
-            self.runner.budget.meter,
+            self.runner.meter,
             seconds,
             started_at=started_at,
             status=self.stop.status,
@@ -156,7 +156,7 @@ class Orchestrator:
             self._warn(f"stopping: the run {_ENDINGS[self.stop.status]}")
 
     async def _run_steps(self) -> None:
-        meter, collector = self.runner.budget.meter, self.runner.collector
+        meter, collector = self.runner.meter, self.runner.collector
         if self.only is not None:
             await self._take(self.only, control=self.base_agents is not None)
             return
@@ -204,7 +204,7 @@ class Orchestrator:
         self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
         await self._make("first", attempts, self.head)
         if next(self.runner.collector.unmade(), None) is not None:
-            self._stop_at_limit(self.runner.budget.meter.exhausted_reason())
+            self._stop_at_limit(self.runner.meter.exhausted_reason())
 
     async def _rerun(self, step: Run, *, control: bool) -> None:
         wanted = {case: count for case, count in step.attempts if case.agent not in self.head.replay_only}

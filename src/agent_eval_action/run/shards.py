@@ -6,7 +6,7 @@ import heapq
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -466,20 +466,6 @@ class Wave(Frozen):
     spent: Spend = _NOTHING
     cases: tuple[WaveCase, ...] = ()
 
-    def step_of(self, number: int) -> Run:
-        """Return the step of one job."""
-        own = [case for case in self.cases if case.shard == number]
-        runs = tuple((case.key, case.runs) for case in own if case.runs)
-        interleaved = tuple((case.key, case.interleaved) for case in own if case.interleaved)
-        return Run(self.step, runs, self.why, interleaved, self.errors_answer)
-
-    def made(self) -> dict[tuple[CaseKey, ArmName], int]:
-        """Return the numbers of repeats made before, by case and arm."""
-        found: dict[tuple[CaseKey, ArmName], int] = {}
-        for case in self.cases:
-            found[case.key, "head"], found[case.key, "base"] = case.made_head, case.made_base
-        return found
-
     def attempts_of(self, number: int) -> int:
         """Return the number of attempts of one job."""
         return sum(case.runs + case.interleaved for case in self.cases if case.shard == number)
@@ -487,14 +473,16 @@ class Wave(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """One shard's part of a plan, and in a later wave its step.
+    """One shard's part of a plan.
 
-    ``block`` describes it in the results, but for the digest of the configuration.
+    ``block`` describes it in the results, but for the digest of the configuration. In a later wave, ``step`` replaces
+    the first pass, and ``made`` has the numbers of repeats that other jobs have made before, by case and arm.
     """
 
     plan: Plan
     block: Shard
-    wave: Wave | None = None
+    step: Run | None = None
+    made: Mapping[tuple[CaseKey, ArmName], int] = field(default_factory=dict)
 
     @classmethod
     def of_plan(cls, plan: Plan, shard: ShardOption, chosen: Mapping[CaseKey, int]) -> ShardPart:
@@ -516,17 +504,13 @@ class ShardPart:
         block = Shard(
             number=shard.number, count=shard.count, wave=wave.wave, plan=wave.plan, configuration="", cases=cases
         )
-        return cls(plan.part(own, repeats=0), block, wave)
-
-    @property
-    def step(self) -> Run | None:
-        """The step that replaces the first pass; None in the first wave."""
-        return self.wave.step_of(self.block.number) if self.wave else None
-
-    @property
-    def made(self) -> dict[tuple[CaseKey, ArmName], int]:
-        """The numbers of repeats that other jobs have made before, by case and arm."""
-        return self.wave.made() if self.wave else {}
+        made: dict[tuple[CaseKey, ArmName], int] = {}
+        for case in wave.cases:
+            made[case.key, "head"], made[case.key, "base"] = case.made_head, case.made_base
+        runs = tuple((case.key, case.runs) for case in wave.cases if case.key in own and case.runs)
+        interleaved = tuple((case.key, case.interleaved) for case in wave.cases if case.key in own and case.interleaved)
+        step = Run(wave.step, runs, wave.why, interleaved, wave.errors_answer)
+        return cls(plan.part(own, repeats=0), block, step, made)
 
 
 def wave_of(

@@ -60,12 +60,12 @@ async def make(
             writer,
             concurrency=concurrency,
             retries=1,
-            meter=meter,
+            meter=meter or Meter(),
             previous=PreviousAttempts() if kept is None else kept,
             contexts={"bot": ScoringContext(llm=llm)},
         )
         await runner.make(plan.attempts(), AgentGroup.start("head", {"bot": driver}))
-    return runner.collector.result(runner.budget.meter, 0.0, started_at="now", status="complete", conditions=CONDITIONS)
+    return runner.collector.result(runner.meter, 0.0, started_at="now", status="complete", conditions=CONDITIONS)
 
 
 async def test_a_run_that_is_cut_off_asks_no_judge_any_more(tmp_path: Path, kit: Any) -> None:
