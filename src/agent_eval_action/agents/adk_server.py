@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
@@ -33,7 +33,14 @@ from agent_eval_action.agents.http_server import (
 from agent_eval_action.diagnostics.suggestions import did_you_mean, snake_case
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
 from agent_eval_action.processes.protocol import to_invocation
-from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent
+from agent_eval_action.results.evalset import (
+    Content,
+    FunctionCall,
+    Invocation,
+    InvocationEvent,
+    JsonObject,
+    PastEvent,
+)
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 _ASK_S: Final = 60.0
@@ -53,8 +60,10 @@ _FINISH_REASONS: Final = frozenset(
     FINISH_REASON_UNSPECIFIED
     """.split()  # noqa: SIM905 - a list would take a line for each name
 )
-_LIMITED: Final = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|rate.?limit", re.IGNORECASE)
-_UNAVAILABLE: Final = re.compile(r"\b50[234]\b|\bUNAVAILABLE\b|DEADLINE_EXCEEDED")
+_SIGNS: Final = {
+    ErrorKind.RATE_LIMITED: re.compile(r"\b429\b|RESOURCE_EXHAUSTED|rate.?limit", re.IGNORECASE),
+    ErrorKind.UNAVAILABLE: re.compile(r"\b50[234]\b|\bUNAVAILABLE\b|DEADLINE_EXCEEDED"),
+}
 
 
 def _snake_keys(value: Any) -> Any:
@@ -71,17 +80,13 @@ class _Dialect:
     snake: bool = False
     streams: bool = True
 
-    def learn(self, session: Mapping[str, Any]) -> None:
-        """Learn the key spelling from a session that the server returned."""
-        self.snake = "app_name" in session and "appName" not in session
+    def body(self, **fields: Any) -> Any:
+        """Return the body of a request in the server's spelling."""
+        return sendable_json({name if self.snake else to_camel(name): value for name, value in fields.items()})
 
-    def keys(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert snake_case field names to the server's spelling."""
-        return {name if self.snake else to_camel(name): value for name, value in fields.items()}
-
-    def content(self, content: Content) -> dict[str, Any]:
-        dumped = content.model_dump(mode="json", exclude_none=True, by_alias=not self.snake)
-        return {"role": "user", **dumped}
+    def content(self, content: Content, role: str = "user") -> JsonObject:
+        """Return a message. ``role`` is that of a message without one."""
+        return {"role": role, **content.model_dump(mode="json", exclude_none=True, by_alias=not self.snake)}
 
 
 class AdkServerSession(HttpSession):
@@ -118,25 +123,20 @@ class AdkServerSession(HttpSession):
         self._on_call = request.on_call
         self._user = f"{request.user_id}-{uuid4().hex}" if request.user_id == _DEFAULT_USER else request.user_id
         state = request.state_after_history()  # ADK's server does not take state changes from events
-        author = await self._root_agent() if request.history else ""
-        events = [self._event(event, author) for event in request.history if event.content is not None]
+        events = [event async for event in self._past_events(request.history)]
         self.note_history(request.history)
         # Another repeat may have a session of the same name open, so a pinned id is only a prefix.
-        name = f"{request.session_id or 'agent-eval'}-{uuid4().hex}"
-        wanted = {"session_id": name, "state": state, "events": events}
-        body = sendable_json(self._dialect.keys({key: value for key, value in wanted.items() if value}))
-        session = await self.ask("POST", self._path(), body)
+        wanted = {"session_id": f"{request.session_id or 'agent-eval'}-{uuid4().hex}", "state": state, "events": events}
+        body = self._dialect.body(**{key: value for key, value in wanted.items() if value})
+        session = await self.verified(await self.ask("POST", self._path(), body))
         if isinstance(session, AttemptError):
-            return await self.verified(session)
+            return session
         if not isinstance(session, dict) or not isinstance(session.get("id"), str):
             return _unreadable("a session has no id")
-        self._dialect.learn(session)
+        self._dialect.snake = "app_name" in session and "appName" not in session
         self.conversation = session["id"]
-        kept, found, seeded = (
-            {name for name in state if not name.startswith("temp:")},
-            session.get("state"),
-            session.get("events"),
-        )
+        kept, found = {name for name in state if not name.startswith("temp:")}, session.get("state")
+        seeded = session.get("events")
         lost = ""
         if kept and (not isinstance(found, dict) or not kept <= found.keys()):
             lost = "session state"
@@ -145,32 +145,36 @@ class AdkServerSession(HttpSession):
         message = f"the server did not take the {lost} that the case begins with"
         return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message) if lost else None
 
-    async def _root_agent(self) -> str:
-        """Return the author of the agent's own events; the app's name if the server does not report it."""
-        found = await self.ask("GET", f"/apps/{quote(self._app, safe='')}/app-info")
-        name = (found.get("rootAgentName") or found.get("root_agent_name")) if isinstance(found, dict) else None
-        return name if isinstance(name, str) else self._app
-
-    def _event(self, event: PastEvent, root_agent: str) -> dict[str, Any]:
-        assert event.content is not None  # noqa: S101 - the caller filters these out
-        author = root_agent if event.author == "model" else event.author
-        answers = any(part.function_response for part in event.content.parts or ())
-        role = event.content.role or ("user" if author == "user" or answers else "model")
-        content = {**self._dialect.content(event.content), "role": role}
-        return self._dialect.keys({"author": author, "invocation_id": "history", "content": sendable_json(content)})
+    async def _past_events(self, history: Iterable[PastEvent]) -> AsyncIterator[Any]:
+        root_agent = self._app
+        if history:
+            found = await self.ask("GET", f"/apps/{quote(self._app, safe='')}/app-info")
+            name = (found.get("rootAgentName") or found.get("root_agent_name")) if isinstance(found, dict) else None
+            root_agent = name if isinstance(name, str) else self._app
+        for event in history:
+            if event.content is not None:
+                answers = any(part.function_response for part in event.parts)
+                content = self._dialect.content(event.content, "user" if event.author == "user" or answers else "model")
+                author = root_agent if event.author == "model" else event.author
+                yield self._dialect.body(author=author, invocation_id="history", content=content)
 
     def _path(self, session: str = "") -> str:
         path = f"/apps/{quote(self._app, safe='')}/users/{quote(sendable(self._user), safe='')}/sessions"
         return f"{path}/{quote(session, safe='')}" if session else path
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
-        names = {"app_name": self._app, "user_id": self._user, "session_id": self.conversation}
-        fields = {**names, "new_message": self._dialect.content(content), "streaming": False}
-        turn = _Turn(on_call=self._on_call)
-        failure = await self._run(sendable_json(self._dialect.keys(fields)), turn)
+        body = self._dialect.body(
+            app_name=self._app,
+            user_id=self._user,
+            session_id=self.conversation,
+            new_message=self._dialect.content(content),
+            streaming=False,
+        )
+        turn = _Turn(self._on_call)
+        failure = await self._run(body, turn)
         made = failure or turn.invocation(content, f"{self.conversation}-{self.turns}")
         if isinstance(made, Invocation):
-            self.note_calls(made, [name for event in turn.events for name in event.get("long_running_tool_ids") or ()])
+            self.note_calls(made, [name for event in turn.events for name in event.long_running_tool_ids or ()])
         return made
 
     async def _run(self, body: dict[str, Any], turn: _Turn) -> AttemptError | None:
@@ -207,119 +211,107 @@ def _unreadable(why: str) -> AttemptError:
 
 def reported_error(text: str) -> AttemptError:
     """Convert an error that the server reports in a turn. Only its text tells the kind."""
-    kind = ErrorKind.EXCEPTION
-    if _LIMITED.search(text):
-        kind = ErrorKind.RATE_LIMITED
-    elif _UNAVAILABLE.search(text):
-        kind = ErrorKind.UNAVAILABLE
+    kinds = (kind for kind, sign in _SIGNS.items() if sign.search(text))
+    kind = next(kinds, ErrorKind.EXCEPTION)
     return AttemptError(kind=kind, message=f"the server reports an error: {quoted(text)}")
+
+
+class _Event(InvocationEvent):
+    author: str = ""
+    partial: bool | None = None
+    branch: str | None = None
+    actions: JsonObject | None = None
+    long_running_tool_ids: tuple[str, ...] | None = None
+    error_code: Any = None
+    error_message: Any = None
+
+    @property
+    def failure(self) -> AttemptError | None:
+        words = [str(word) for word in (self.error_code, self.error_message) if word]
+        if not words or str(self.error_code).upper() in _FINISH_REASONS or self.content not in (None, Content()):
+            return None
+        return reported_error(": ".join(words))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is a final response, by the rules of ADK's ``Event.is_final_response``."""
+        if _snake_keys(self.actions or {}).get("skip_summarization") or self.long_running_tool_ids:
+            return True
+        has_tools = any(part.function_call or part.function_response for part in self.parts)
+        ran_code = "code_execution_result" in _snake_keys((self.parts[-1].model_extra if self.parts else None) or {})
+        return not has_tools and not self.partial and not ran_code
 
 
 @dataclass
 class _Turn:
     """Collects the events of a turn as they arrive."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
-    failure: AttemptError | None = None
     on_call: Callable[[FunctionCall], None] | None = None
+    events: list[_Event] = field(default_factory=list)
 
     async def read(self, response: httpx.Response) -> AttemptError | None:
         """Read the events of a stream or a list; return the error that ended them, if any."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "text/event-stream":
-            return self._add_all(await response.aread())
-        async for data in stream_data(response):
+        if kind == "text/event-stream":
+            async for data in stream_data(response):
+                try:
+                    error = self._add(json.loads(data))
+                except (ValueError, RecursionError):
+                    # When the agent fails, ADK Go's server ends the stream with a line of plain text.
+                    is_text = data.strip() and not data.lstrip().startswith(("{", "["))
+                    return reported_error(data) if is_text else _unreadable("an event of its stream is no JSON")
+                if error:
+                    return error
+        else:
+            body = await response.aread()
             try:
-                event = json.loads(data)
+                found = json.loads(body)
             except (ValueError, RecursionError):
-                # When the agent fails, ADK Go's server ends the stream with a line of plain text.
-                is_text = data.strip() and not data.lstrip().startswith(("{", "["))
-                return reported_error(data) if is_text else _unreadable("an event of its stream is no JSON")
-            if error := self.add(event):
+                return _unreadable("it is no JSON")
+            if not isinstance(found, list):
+                return reported_error(error_text(body))
+            if error := next(filter(None, map(self._add, found)), None):
                 return error
-        return self.failure
+        return self.events[-1].failure if self.events else None
 
-    def _add_all(self, body: bytes) -> AttemptError | None:
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
-            return _unreadable("it is no JSON")
-        if not isinstance(found, list):
-            return reported_error(error_text(body))
-        return next((error for event in found if (error := self.add(event))), self.failure)
-
-    def add(self, event: Any) -> AttemptError | None:
-        if not isinstance(event, dict):
+    def _add(self, given: Any) -> AttemptError | None:
+        if not isinstance(given, dict):
             return _unreadable("an event is no JSON object")
         if len(self.events) >= _MAX_EVENTS:
             return AttemptError(kind=ErrorKind.OUTPUT, message=f"the turn has more than {_MAX_EVENTS} events")
-        event = sendable_json(event)
-        if "error" in event and not event.get("author") and not event.get("content"):
-            return reported_error(error_text(json.dumps(event).encode()))
-        fields = {snake_case(name): value for name, value in event.items()}
-        code, message = fields.get("error_code"), fields.get("error_message")
-        failed = (code or message) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
-        self.failure = reported_error(": ".join(str(word) for word in (code, message) if word)) if failed else None
-        self.events.append(fields)
-        if self.on_call is not None and not fields.get("partial"):
-            self._report_calls(fields.get("content"), self.on_call)
+        given = sendable_json(given)
+        if "error" in given and not given.get("author") and not given.get("content"):
+            return reported_error(error_text(json.dumps(given).encode()))
+        try:
+            event = _Event.model_validate(given)
+        except ValidationError as error:
+            return _unreadable(f"an event cannot be read ({quoted(str(error), limit=80)})")
+        self.events.append(event)
+        if self.on_call is not None and not event.partial:
+            for call in event.function_calls():
+                self.on_call(call)
         return None
-
-    @staticmethod
-    def _report_calls(content: Any, on_call: Callable[[FunctionCall], None]) -> None:
-        with contextlib.suppress(ValidationError):  # invalid content is reported at the end of the turn
-            for part in Content.model_validate(content or {}).parts or ():
-                if part.function_call is not None:
-                    on_call(part.function_call)
 
     def invocation(self, sent: Content, name: str) -> Invocation | AttemptError:
         """Convert the events through the workers' protocol, so that both drivers read them by the same rules."""
-        frame = {
-            "events": [_worker_event(event) for event in self.events],
-            "details": {},
-            "started_at": 0.0,
-            "seconds": (0.0, 0.0, 0.0),
-        }
-        turn = to_invocation(frame, sent, name)
+        events = [
+            {
+                "a": event.author,
+                "p": bool(event.partial),
+                "b": event.branch,
+                "f": event.is_final,
+                "m": event.model_version,
+                "g": _snake_keys(event.grounding_metadata),
+                "u": _snake_keys(event.usage_metadata),
+                "c": None if event.content == Content() else event.content,
+            }
+            for event in self.events
+        ]
+        turn = to_invocation({"events": events, "details": {}, "started_at": 0, "seconds": (0, 0, 0)}, sent, name)
         if isinstance(turn, AttemptError):
             return _unreadable(turn.message)
         # The server does not measure these. The session adds the turn's duration.
         return turn.model_copy(update={"model_duration": None, "tool_duration": None, "app_details": None})
-
-
-def _worker_event(event: dict[str, Any]) -> dict[str, Any]:
-    content = event.get("content")
-    model = event.get("model_version")
-    found: dict[str, Any] = {
-        "a": event.get("author"),
-        "p": bool(event.get("partial")),
-        "b": event.get("branch"),
-        "f": _is_final(event),
-        "m": model if isinstance(model, str) else None,
-    }
-    found |= {
-        short: _snake_keys(event[name])
-        for short, name in (("g", "grounding_metadata"), ("u", "usage_metadata"))
-        if isinstance(event.get(name), dict)
-    }
-    if isinstance(content, dict) and (content.get("parts") or content.get("role")):
-        found["c"] = content
-    return found
-
-
-def _is_final(event: dict[str, Any]) -> bool:
-    """Whether the event is a final response, by the rules of ADK's ``Event.is_final_response``."""
-    actions = event.get("actions")
-    skips = isinstance(actions, dict) and (actions.get("skipSummarization") or actions.get("skip_summarization"))
-    if skips or event.get("long_running_tool_ids"):
-        return True
-    content = event.get("content")
-    listed = content.get("parts") if isinstance(content, dict) else None
-    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-    tools = ("functionCall", "function_call", "functionResponse", "function_response")
-    has_tools = any(part.get(name) for part in parts for name in tools)
-    ran_code = bool(parts) and any(parts[-1].get(key) for key in ("codeExecutionResult", "code_execution_result"))
-    return not has_tools and not event.get("partial") and not ran_code
 
 
 class AdkServerAgent(HttpAgent):

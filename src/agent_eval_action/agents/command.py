@@ -27,14 +27,10 @@ from agent_eval_action.agents.chat_messages import (
     tool_calls,
     user_message,
 )
-from agent_eval_action.agents.dataset_command import (
-    DatasetCommandAgent,
-    command_conditions,
-    make_dataset_agent,
-    takes_datasets,
-)
+from agent_eval_action.agents.dataset_command import PLACEHOLDERS, DatasetCommandAgent, command_conditions
 from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
+from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.processes.agent_service import Program, begin_program, program_log
 from agent_eval_action.processes.process import OutputLog
@@ -350,9 +346,16 @@ def _call_messages(listed: Iterable[Message]) -> list[Message]:
 
 
 def make_command_agent(context: DriverContext) -> CommandAgent | DatasetCommandAgent:
-    """Return the driver of a configured agent; the dataset driver if the command has its placeholders."""
-    words = tuple(context.agent.command or ())
-    if takes_datasets(words):
-        return make_dataset_agent(context, words)
-    size = context.agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
+    """Return the driver of a configured agent: that of datasets if the command has its placeholders.
+
+    Raises ConfigError if it lacks one of them.
+    """
+    agent, words = context.agent, tuple(context.agent.command or ())
+    missing = [placeholder for placeholder in PLACEHOLDERS if not any(placeholder in word for word in words)]
+    if not missing:
+        return DatasetCommandAgent(runtime_spec(context), words, context.settings.concurrency)
+    if len(missing) < len(PLACEHOLDERS):
+        hint = "for example `command: python extension.py --dataset {dataset} --output {output}`"
+        raise ConfigError(f"the command of the agent {agent.name} lacks {missing[0]}", hint)
+    size = agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
     return CommandAgent(runtime_spec(context), words, size, TurnTraces(context))

@@ -7,7 +7,6 @@ case. A case that it leaves out has no answer, whatever the exit code.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import shutil
@@ -16,14 +15,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from agent_eval_action.agents.adk import runtime_spec
-from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.variable_advice import with_advice
 from agent_eval_action.diagnostics.reader import Source, plural, read_bytes
+from agent_eval_action.diagnostics.suggestions import free_name
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
-from agent_eval_action.errors import AgentEnvironmentError, ConfigError, EvalFileError, Unreadable
+from agent_eval_action.errors import AgentEnvironmentError, EvalFileError, Unreadable
 from agent_eval_action.folders import relative
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Reading
@@ -37,13 +36,6 @@ PLACEHOLDERS: Final = ("{dataset}", "{output}")
 """Placeholders in a command for the paths of the two files."""
 
 _GATHER_S: Final = 0.2  # puts cases that begin together into one dataset
-
-_Events = list[JsonObject]
-
-
-def takes_datasets(words: Sequence[str]) -> bool:
-    """Whether a command follows this contract: it has a placeholder for one of the files."""
-    return any(placeholder in word for word in words for placeholder in PLACEHOLDERS)
 
 
 def command_conditions(spec: AgentRuntimeSpec, words: Sequence[str]) -> AgentConditions:
@@ -127,7 +119,9 @@ class DatasetCommandAgent:
             pending.settle(AttemptError(kind=ErrorKind.STOPPED, message="the run was stopped"))
 
     async def _run(self, batch: Sequence[_PendingTurn]) -> Sequence[JsonObject | AttemptError]:
-        ids = _unique([pending.name for pending in batch])
+        ids: list[str] = []  # a dataset holds all repeats of a case
+        for pending in batch:
+            ids.append(free_name(pending.name, ids))
         cases = [{"eval_case_id": name, **pending.case} for name, pending in zip(ids, batch, strict=True)]
         try:
             folder = await asyncio.to_thread(_make_folder, self.spec, {"eval_cases": cases})
@@ -171,15 +165,6 @@ async def _why_failed(program: Program) -> AttemptError | None:
         return None
     message = f"the program {program.end_description()}"
     return AttemptError(kind=ErrorKind.DIED, message=message, traceback=program.tail())
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """Return the names, with a number after those that occur before: a dataset holds all repeats of a case."""
-    taken: list[str] = []
-    for name in names:
-        numbered = (f"{name}-{number}" for number in itertools.count(2))
-        taken.append(next(free for free in itertools.chain([name], numbered) if free not in taken))
-    return taken
 
 
 def _make_folder(spec: AgentRuntimeSpec, dataset: JsonObject) -> Path:
@@ -226,12 +211,12 @@ class DatasetSession:
     def __init__(self, agent: DatasetCommandAgent, request: SessionRequest) -> None:
         self._agent = agent
         self._request = request
-        self._events: _Events = [event.model_dump(mode="json", exclude_none=True) for event in request.history]
+        self._events: list[JsonObject] = [event.wire() for event in request.history]
         self._turns = 0
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
-        message = content.model_dump(mode="json", exclude_none=True)
+        message = content.wire()
         user_event: JsonObject = {"author": "user", "content": message}
         if not number and self._request.state:
             user_event["state_delta"] = self._request.state
@@ -244,24 +229,17 @@ class DatasetSession:
         made = answered if isinstance(answered, AttemptError) else _last_turn(answered, content)
         if isinstance(made, AttemptError):
             return with_advice(made.model_copy(update={"turn": number}), self._agent.spec)
-        assert isinstance(answered, dict)  # noqa: S101 - a turn was made of it
-        made_events = _events_of(answered)
+        done, made_events = made
         self._events = made_events if made_events[0].get("author") == "user" else [user_event, *made_events]
-        return TurnDone(made.model_copy(update={"creation_timestamp": started}))
+        return TurnDone(done.model_copy(update={"creation_timestamp": started}))
 
     async def close(self) -> SessionEnd | AttemptError:
         """Return no state: a dataset does not hold it."""
         return SessionEnd(None)
 
 
-def _events_of(case: JsonObject) -> _Events:
-    data = case.get("agent_data", case.get("agentData"))
-    turns = data.get("turns") if isinstance(data, dict) else None
-    return [event for turn in turns or () for event in turn.get("events") or ()]
-
-
-def _last_turn(case: JsonObject, content: Content) -> Invocation | AttemptError:
-    """Return the turn that the program made, parsed as a trace of agents-cli."""
+def _last_turn(case: JsonObject, content: Content) -> tuple[Invocation, list[JsonObject]] | AttemptError:
+    """Return the turn that the program made, parsed as a trace of agents-cli, and all events of the case."""
     reading = Reading(Source(Path("answers.json"), "", {"eval_cases": [case]}, lambda _: None), "answers")
     try:
         found = AGENTS_CLI.read(reading)
@@ -279,12 +257,5 @@ def _last_turn(case: JsonObject, content: Content) -> Invocation | AttemptError:
     last = read.recorded[-1]
     if last.user_content.text != content.text:
         return _no_answers("what the program wrote of the case is the answer to another message")
-    return last
-
-
-def make_dataset_agent(context: DriverContext, words: tuple[str, ...]) -> DatasetCommandAgent:
-    """Return the driver of a configured agent. Raises ConfigError if the command lacks a placeholder."""
-    if missing := [placeholder for placeholder in PLACEHOLDERS if not any(placeholder in word for word in words)]:
-        message = f"the command of the agent {context.agent.name} lacks {missing[0]}"
-        raise ConfigError(message, "for example `command: python extension.py --dataset {dataset} --output {output}`")
-    return DatasetCommandAgent(runtime_spec(context), words, context.settings.concurrency)
+    data: Any = case.get("agent_data", case.get("agentData"))
+    return last, [event for turn in data["turns"] for event in turn.get("events") or ()]

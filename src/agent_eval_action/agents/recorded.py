@@ -21,9 +21,6 @@ from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, AttemptKey, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, key_of_line, line_at, lines_of, open_lines, parse_attempt
 
-_Key = tuple[str, str, str, int]
-"""Agent, eval set, case and repeat."""
-
 
 @dataclass
 class RecordedAgent:
@@ -32,7 +29,7 @@ class RecordedAgent:
     name: str
     folder: Path
     workspace: Path | None = None
-    _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+    _offsets: dict[AttemptKey, tuple[int, int]] = field(default_factory=dict)
     _agents: set[str] = field(default_factory=set)
     _file: BinaryIO | None = None
     _path: Path = Path(ATTEMPTS)
@@ -51,9 +48,10 @@ class RecordedAgent:
                     return conditions
             self._file = open_lines(path, self.workspace)
             for number, offset, line in lines_of(self._file):
-                if (key := _attempt_key(path, number, line)) is not None:
+                key = key_of_line(line) or parse_attempt(path, number, line).key
+                if key.arm == "head":  # not of the base commit's agent
                     self._offsets[key] = (number, offset)
-            self._agents = {agent for agent, *_ in self._offsets}
+            self._agents = {key.agent for key in self._offsets}
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
         except OSError as error:
@@ -70,8 +68,7 @@ class RecordedAgent:
         if key is None or self._file is None:
             return _not_recorded(key)
         agents = {key.agent} & self._agents or self._agents
-        attempt = key.eval_set, key.case, key.repeat
-        places = [place for agent in agents if (place := self._offsets.get((agent, *attempt)))]
+        places = [place for agent in agents if (place := self._offsets.get(key._replace(agent=agent, arm="head")))]
         if len(places) > 1:
             return _error(f"the recording has this case of {plural(len(places), 'agent')}, none of them {key.agent}")
         if not places:
@@ -94,12 +91,6 @@ def make_recorded_agent(context: DriverContext) -> RecordedAgent:
     if context.agent.recording is None:
         raise ConfigError(f"the agent {context.agent.name} is to be replayed, and no recording is named")
     return RecordedAgent(context.agent.name, context.agent.recording, context.workspace)
-
-
-def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
-    """Return the key of an attempt's line; None if the attempt is of the base commit's agent."""
-    key = key_of_line(line) or parse_attempt(path, number, line).key
-    return (key.agent, key.eval_set, key.case, key.repeat) if key.arm == "head" else None
 
 
 def _not_recorded(key: AttemptKey | None) -> AttemptError:

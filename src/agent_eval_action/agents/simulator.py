@@ -29,7 +29,6 @@ from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 STOP_SIGNAL: Final = "</finished>"
 _PROMPT: Final = "user_simulator"
-_BEHAVIOR: Final = ("name", "description", "behavior_instructions", "violation_rubrics")
 
 
 @cache
@@ -64,8 +63,8 @@ def _persona(scenario: ConversationScenario) -> tuple[Persona | None, tuple[Pers
 
 
 def _describe(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
-    pieces = [f"## {item.name}\n{item.description}\n{_bullets(item.behavior_instructions)}" for item in behaviors]
-    return "\n\n".join([*([who] if who else []), *pieces])
+    pieces = (f"## {item.name}\n{item.description}\n{_bullets(item.behavior_instructions)}" for item in behaviors)
+    return "\n\n".join(filter(None, [who, *pieces]))
 
 
 def _bullets(items: Sequence[str]) -> str:
@@ -89,7 +88,7 @@ def _render_custom(instructions: str, scenario: ConversationScenario, history: s
     }
     if scenario.user_persona is not None:
         persona = find_persona(scenario.user_persona)
-        behaviors = tuple(_BehaviorView(*(getattr(item, name) for name in _BEHAVIOR)) for item in persona.behaviors)
+        behaviors = tuple(_BehaviorView(**dict(item)) for item in persona.behaviors)
         values["persona"] = _PersonaView(persona.id, persona.description, behaviors)
 
     def render_string(text: str) -> str:
@@ -147,20 +146,20 @@ def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
 
 
 def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, Any]]:
-    yield from _texts("user", turn.user_content)
-    for part in (part for event in turn.events for part in event.parts):
-        if part.text and not part.thought:
-            yield {"from": "agent", "text": part.text}
-        elif function_calls and part.function_call:
-            yield {"from": "agent", "calls": part.function_call.name, "args": part.function_call.args or {}}
-        elif function_calls and part.function_response:
-            yield {"from": "tool", "tool": part.function_response.name, "returned": part.function_response.response}
-    if turn.final_response:
-        yield from _texts("agent", turn.final_response)
+    def texts(who: str, content: Content | None) -> Iterator[dict[str, Any]]:
+        parts = (content.parts if content else None) or ()
+        return ({"from": who, "text": part.text} for part in parts if part.text and not part.thought)
 
-
-def _texts(who: str, content: Content) -> Iterator[dict[str, Any]]:
-    return ({"from": who, "text": part.text} for part in content.parts or () if part.text and not part.thought)
+    yield from texts("user", turn.user_content)
+    for event in turn.events:
+        for part in event.parts:
+            if part.text and not part.thought:
+                yield {"from": "agent", "text": part.text}
+            elif function_calls and (call := part.function_call):
+                yield {"from": "agent", "calls": call.name, "args": call.args or {}}
+            elif function_calls and (answer := part.function_response):
+                yield {"from": "tool", "tool": answer.name, "returned": answer.response}
+    yield from texts("agent", turn.final_response)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ The new text is read back before it replaces the file: all other cases must stil
 from __future__ import annotations
 
 import codecs
-import itertools
 import json
 import os
 import tempfile
@@ -203,13 +202,6 @@ class EvalFile:
     def _replace_file(self, text: str) -> None:
         with writing(self._where):
             replace_committed(self.path, text, self.workspace)
-
-
-def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """Return ``wanted``, with a number appended if it is taken."""
-    known = {*taken}
-    numbered = (f"{wanted}-{number}" for number in itertools.count(2))
-    return next(name for name in itertools.chain([wanted], numbered) if name not in known)
 
 
 def _inputs(case: EvalCase) -> str:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any, TypeVar
 
 from pydantic.alias_generators import to_snake
@@ -81,3 +81,10 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
 
 def _letters(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return ``wanted``, with a number appended if it is taken."""
+    known = {*taken}
+    numbered = (f"{wanted}-{number}" for number in count(2))
+    return next(name for name in chain([wanted], numbered) if name not in known)
