@@ -52,27 +52,27 @@ _Score = TypeVar("_Score", TurnScore, CriterionScore)
 class SharedScores:
     """Returns one object for equal scores, as most are in a large suite. Does not share scores with a judge's text."""
 
-    _turns: dict[tuple[object, ...], TurnScore] = field(default_factory=dict)
-    _scores: dict[tuple[object, ...], CriterionScore] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def share(self, score: CriterionScore) -> CriterionScore:
         """Return an equal score, whose turns may belong to other attempts."""
-        turns = tuple(self._share_turn(turn) for turn in score.turns)
+        turns = tuple(
+            turn
+            if turn.votes or turn.rubrics or turn.sentences
+            # by repr, because 1 == 1.0 == True, but they are written differently
+            else self._first((turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)), turn)
+            for turn in score.turns
+        )
+        shared = score.model_copy(update={"turns": turns})
         if score.rubrics or score.details:
-            return score.model_copy(update={"turns": turns})
-        # by repr, because 1 == 1.0 == True, but they are written differently
+            return shared
         values = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
-        key = (*values, *map(id, turns))
-        return self._scores.get(key) or _first(key, score.model_copy(update={"turns": turns}), self._scores)
+        return self._first((*values, *map(id, turns)), shared)
 
-    def _share_turn(self, turn: TurnScore) -> TurnScore:
-        if turn.votes or turn.rubrics or turn.sentences:
-            return turn
-        return _first((turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)), turn, self._turns)
-
-
-def _first(key: tuple[object, ...], score: _Score, known: dict[tuple[object, ...], _Score]) -> _Score:
-    return known.setdefault(key, score) if len(known) < _MAX_SHARED else known.get(key, score)
+    def _first(self, key: tuple[object, ...], score: _Score) -> _Score:
+        known = self._known
+        first: _Score = known.setdefault(key, score) if len(known) < _MAX_SHARED else known.get(key, score)
+        return first
 
 
 def excerpt_turn(turn: Invocation, like: TurnBrief | None = None) -> TurnBrief:

@@ -51,13 +51,12 @@ GOOGLE_ADK: Final = "google-adk"
 
 @dataclass
 class _ImportedSet:
-    """One eval set of one agent, cases by their newest definition. ``left_out``: attempts of older definitions."""
+    """One eval set of one agent, cases by their newest definition. ``left_out``: scores of older definitions."""
 
     agent: str
     name: str
     criteria: dict[str, CriterionInfo] = field(default_factory=dict)
     cases: dict[str, CaseResult] = field(default_factory=dict)
-    attempts: dict[str, list[AttemptSummary]] = field(default_factory=lambda: defaultdict(list))
     left_out: int = 0
     _shared: SharedScores = field(default_factory=SharedScores)
 
@@ -67,11 +66,10 @@ class _ImportedSet:
         expected = tuple(turn.expected_invocation for turn in turns if turn.expected_invocation is not None)
         whole = len(expected) == len(turns)
         digest = case_digest(EvalCase(eval_id=case.eval_id, conversation=expected if whole else ())) if turns else ""
-        known = self.cases.get(case.eval_id)
+        known = self.cases.get(case.eval_id) or CaseResult(case=case.eval_id, digest="")
         # a case that could not be run has no turns, so that its definition is unknown
-        if known is None or not known.digest:
-            excerpts = tuple(excerpt_turn(turn) for turn in expected)
-            self.cases[case.eval_id] = CaseResult(case=case.eval_id, digest=digest, expected=excerpts)
+        if not known.digest:
+            known = known.model_copy(update={"digest": digest, "expected": tuple(map(excerpt_turn, expected))})
         elif turns and known.digest != digest:
             self.left_out += 1
             return
@@ -88,15 +86,15 @@ class _ImportedSet:
                 scores.append(_adk_score(metric, newest, case))
             else:
                 self.left_out += 1
-        actual, attempts = tuple(turn.actual_invocation for turn in turns), self.attempts[case.eval_id]
-        attempts.append(_summary(len(attempts), actual, scores, error, self._shared))
+        actual = tuple(turn.actual_invocation for turn in turns)
+        attempt = _summary(len(known.attempts), actual, scores, error, self._shared)
+        self.cases[case.eval_id] = known.model_copy(update={"attempts": (*known.attempts, attempt)})
 
     def result(self) -> SetResult:
         """Return the set with everything added so far."""
-        ordered = [self.cases[name] for name in sorted(self.cases)]
-        cases = (case.model_copy(update={"attempts": tuple(self.attempts[case.case])}) for case in ordered)
+        cases = tuple(self.cases[name] for name in sorted(self.cases))
         infos = tuple(self.criteria[name] for name in sorted(self.criteria))
-        return SetResult(agent=self.agent, eval_set=self.name, path=self.name, criteria=infos, cases=tuple(cases))
+        return SetResult(agent=self.agent, eval_set=self.name, path=self.name, criteria=infos, cases=cases)
 
 
 def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
