@@ -104,13 +104,11 @@ def _report(error: Exception) -> None:
     from agent_eval_action.cli import log
 
     if isinstance(error, AgentEvalError):
-        text = f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}"
+        text = f"error: {log.redaction.text(str(error))}"
         if sys.stderr.isatty():  # otherwise lines are not wrapped, and rich is not imported
-            from agent_eval_action.cli.log import print_line
-
-            print_line(text, lines=True, limit=20_000)
+            log.print_line(text, lines=True, limit=20_000)
         else:
-            print(text, file=sys.stderr)
+            print(log.terminal(text, 20_000, lines=True), file=sys.stderr)
         log.no_verdict(str(error))
         _print_json(error.fields)
         return

@@ -35,8 +35,14 @@ baseline_app = typer.Typer(
 
 WHAT_TO_RUN = "What to run"  # a topic of the option table
 Command = Callable[..., None]
-ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
-OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
+
+
+def _option(flags: str, text: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Option(*flags.split(), help=text, metavar=metavar, **more)
+
+
+def _argument(metavar: str, text: str, **more: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=text, **more)
 
 
 def _case_names() -> list[str]:
@@ -51,22 +57,22 @@ def _eval_files() -> list[str]:
     return eval_files()
 
 
+ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
+OutputFile = Annotated[Path | None, _option("--output -o", "Write here, not to stdout.", "FILE")]
 EvalSets = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="EVALSET[:case,…]",
-        help="Eval files to run, some of their cases after a colon; none: all.",
+    _argument(
+        "EVALSET[:case,…]",
+        "Eval files to run, some of their cases after a colon; none: all.",
         rich_help_panel=WHAT_TO_RUN,
         autocompletion=_eval_files,
     ),
 ]
-
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say also how the run is set up, and list every file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show the verdict and what blocks, nothing else.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout, errors too.")]
+Verbose = Annotated[bool, _option("--verbose -v", "Say also how the run is set up, and list every file.")]
+Quiet = Annotated[bool, _option("--quiet -q", "Show the verdict and what blocks, nothing else.")]
+AsJson = Annotated[bool, _option("--json", "Print JSON to stdout, errors too.")]
 EvalSetOption = Annotated[
-    list[str] | None,
-    typer.Option("--evalset", metavar="EVALSET[:case,…]", help="The eval files that the shards were given."),
+    list[str] | None, _option("--evalset", "The eval files that the shards were given.", "EVALSET[:case,…]")
 ]
 
 
@@ -85,15 +91,11 @@ class _WithOptions:
         self._command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
 
     @functools.cached_property
-    def own_parameters(self) -> list[inspect.Parameter]:
-        """The command's parameters that are not in the option table."""
-        own = inspect.signature(self._command, eval_str=True).parameters.values()
-        return [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "flags"]
-
-    @functools.cached_property
     def __signature__(self) -> inspect.Signature:
         """The signature typer reads, twice."""
-        return inspect.Signature([*self.own_parameters, *map(_parameter, self._options())])
+        own = inspect.signature(self._command, eval_str=True).parameters.values()
+        named = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own if parameter.name != "flags"]
+        return inspect.Signature([*named, *map(_parameter, self._options())])
 
     def _options(self) -> list[Option]:
         # importing the table takes longer than the rest of --help, so only the called command imports it
@@ -147,7 +149,7 @@ def _version(*, value: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, _option("--version", "Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Decide whether a change makes an agent worse."""
@@ -160,27 +162,22 @@ def _root(
     "agent-eval init --force .github/workflows/agent-eval.yml  # this file alone",
 )
 def init(  # noqa: PLR0917 - typer makes an option of each
-    named: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Write only these of its files; none: all.")
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found and the defaults.")
-    ] = False,
+    named: Annotated[list[Path] | None, _argument("FILE", "Write only these of its files; none: all.")] = None,
+    yes: Annotated[bool, _option("--yes -y", "Ask nothing; take what was found and the defaults.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that differ; without it their difference is shown.")
+        bool, _option("--force", "Replace files that differ; without it their difference is shown.")
     ] = False,
     ci: Annotated[
-        str | None,
-        typer.Option("--ci", metavar="NAME", help="github, gitlab, jenkins, azure or bitbucket; by default as found."),
+        str | None, _option("--ci", "github, gitlab, jenkins, azure or bitbucket; by default as found.", "NAME")
     ] = None,
     public: Annotated[
-        bool | None, typer.Option("--public/--private", help="Whether forks send pull requests.", show_default=False)
+        bool | None, _option("--public/--private", "Whether forks send pull requests.", show_default=False)
     ] = None,
     capture: Annotated[
         bool | None,
-        typer.Option(
+        _option(
             "--capture/--no-capture",
-            help="Where no eval case is: ask the agent three messages and keep its answers as cases.",
+            "Where no eval case is: ask the agent three messages and keep its answers as cases.",
             show_default=False,
         ),
     ] = None,
@@ -203,14 +200,11 @@ def run(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
     evalsets: EvalSets = None,
     worse: Annotated[
-        bool,
-        typer.Option("--worse", help="Only the cases that got worse in the last run.", rich_help_panel=WHAT_TO_RUN),
+        bool, _option("--worse", "Only the cases that got worse in the last run.", rich_help_panel=WHAT_TO_RUN)
     ] = False,
     last_failed: Annotated[
         bool,
-        typer.Option(
-            "--last-failed", help="Only the cases that were not green in the last run.", rich_help_panel=WHAT_TO_RUN
-        ),
+        _option("--last-failed", "Only the cases that were not green in the last run.", rich_help_panel=WHAT_TO_RUN),
     ] = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
@@ -280,9 +274,7 @@ def watch(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
 @with_options()
 def merge(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
-    results: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Folders or files with the results of all shards.")
-    ],
+    results: Annotated[list[str], _argument("PATH", "Folders or files with the results of all shards.")],
     evalset: EvalSetOption = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
@@ -298,11 +290,9 @@ def plan(
     flags: dict[str, Any],
     evalsets: EvalSets = None,
     target: Annotated[
-        str, typer.Option("--target", metavar="DURATION", help="As many shards as keep each of them within this time.")
+        str, _option("--target", "As many shards as keep each of them within this time.", "DURATION")
     ] = "5m",
-    shards: Annotated[
-        int | None, typer.Option("--shards", metavar="N", help="So many shards, however long they take.")
-    ] = None,
+    shards: Annotated[int | None, _option("--shards", "So many shards, however long they take.", "N")] = None,
 ) -> None:
     """Print the jobs of a matrix as JSON: as many shards as the suite needs by main's durations."""
     from agent_eval_action.cli.eval_files import plan_command
@@ -314,16 +304,14 @@ def plan(
 @with_options()
 def next_wave(
     flags: dict[str, Any],
-    results: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Folders or files with the results of all shards.")
-    ],
+    results: Annotated[list[str], _argument("PATH", "Folders or files with the results of all shards.")],
     evalset: EvalSetOption = None,
     target: Annotated[
-        str, typer.Option("--target", metavar="DURATION", help="What takes one job longer than this is a wave of jobs.")
+        str, _option("--target", "What takes one job longer than this is a wave of jobs.", "DURATION")
     ] = "5m",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The attempts of each job, for `run --wave`.")
-    ] = Path(".agent-eval/wave.json"),
+    output: Annotated[Path, _option("--output -o", "The attempts of each job, for `run --wave`.", "FILE")] = Path(
+        ".agent-eval/wave.json"
+    ),
 ) -> None:
     """Print the jobs of a matrix that re-run what is in doubt, as JSON; an empty list if merge can do it."""
     from agent_eval_action.cli.eval_files import next_wave_command
@@ -348,9 +336,9 @@ def list_(
     "Eval files", "agent-eval validate  # everything a run would read", "agent-eval validate evals/booking.evalset.json"
 )
 def validate(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Files or folders; none: all.")] = None,
+    paths: Annotated[list[Path] | None, _argument("PATH", "Files or folders; none: all.")] = None,
     config: ConfigFile = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show problems, nothing else.")] = False,
+    quiet: Annotated[bool, _option("--quiet -q", "Show problems, nothing else.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check configuration, criteria and eval files without running anything."""
@@ -366,11 +354,9 @@ def validate(
 )
 def compare(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
-    base: Annotated[
-        Path, typer.Argument(metavar="BASE", help="A baseline, results, or result files of google-adk or agents-cli.")
-    ],
-    head: Annotated[Path, typer.Argument(metavar="HEAD", help="The same of the change: a file, folder or pattern.")],
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List every file of --out.")] = False,
+    base: Annotated[Path, _argument("BASE", "A baseline, results, or result files of google-adk or agents-cli.")],
+    head: Annotated[Path, _argument("HEAD", "The same of the change: a file, folder or pattern.")],
+    verbose: Annotated[bool, _option("--verbose -v", "List every file of --out.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -402,8 +388,8 @@ def compare(  # noqa: PLR0917 - typer makes an option of each
 @with_options("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
 def simulate(
     flags: dict[str, Any],
-    runs: Annotated[int, typer.Option("--runs", metavar="N", help="Simulated runs of each change.")] = 500,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same numbers.")] = 1,
+    runs: Annotated[int, _option("--runs", "Simulated runs of each change.", "N")] = 500,
+    seed: Annotated[int, _option("--seed", "The same seed gives the same numbers.", "N")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Simulate the gate on your own history: how often it blocks, what it catches, at what cost."""
@@ -414,12 +400,8 @@ def simulate(
 
 @_command("Reports", "agent-eval report --to html -o report.html  # of the last run")
 def report(
-    results: Annotated[
-        Path | None, typer.Argument(metavar="RESULTS", help="results.json, or its folder; none: of the last run.")
-    ] = None,
-    to: Annotated[
-        str, typer.Option("--to", metavar="FORMAT", help="html, markdown, summary, junit or annotations.")
-    ] = "markdown",
+    results: Annotated[Path | None, _argument("RESULTS", "results.json, or its folder; none: of the last run.")] = None,
+    to: Annotated[str, _option("--to", "html, markdown, summary, junit or annotations.", "FORMAT")] = "markdown",
     output: OutputFile = None,
 ) -> None:
     """Render a report from the results of a run."""
@@ -443,7 +425,7 @@ def report(
 @with_options("comment", "comment_detail", "comment_key", "report_url", "ca_bundle")
 def post(
     flags: dict[str, Any],
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
+    results: Annotated[Path, _argument("RESULTS", "results.json, a folder with it, or its zip.")],
 ) -> None:
     """Comment with the results of this run or, on workflow_run, of an earlier one. Trusts neither."""
     from agent_eval_action.cli.comment import post_command
@@ -453,10 +435,9 @@ def post(
 
 @_command("Eval files", "agent-eval convert scenarios.json -o evals/scenarios.evalset.json")
 def convert(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A list of scenarios, or an eval file of any schema.")],
+    file: Annotated[Path, _argument("FILE", "A list of scenarios, or an eval file of any schema.")],
     session_file: Annotated[
-        Path | None,
-        typer.Option("--session-file", metavar="FILE", help="Application, user and state that every case begins with."),
+        Path | None, _option("--session-file", "Application, user and state that every case begins with.", "FILE")
     ] = None,
     output: OutputFile = None,
 ) -> None:
@@ -477,25 +458,16 @@ def convert(
 def capture(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
     into: Annotated[
-        Path | None,
-        typer.Option("--into", metavar="FILE", help="The eval file that gets the case; made where there is none."),
+        Path | None, _option("--into", "The eval file that gets the case; made where there is none.", "FILE")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The case's id; none: made of its words.")] = "",
+    name: Annotated[str, _option("--name", "The case's id; none: made of its words.", "NAME")] = "",
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="A session of google-adk, a trace, or results.json; none: talk to the agent."
-        ),
+        _option("--from", "A session of google-adk, a trace, or results.json; none: talk to the agent.", "FILE"),
     ] = None,
-    cases: Annotated[
-        list[str] | None, typer.Option("--case", metavar="NAME", help="With --from: the conversations meant in it.")
-    ] = None,
-    state: Annotated[
-        str, typer.Option("--state", metavar="JSON", help="The session's state at the beginning, as an object.")
-    ] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Keep it also where a case has the same conversation.")
-    ] = False,
+    cases: Annotated[list[str] | None, _option("--case", "With --from: the conversations meant in it.", "NAME")] = None,
+    state: Annotated[str, _option("--state", "The session's state at the beginning, as an object.", "JSON")] = "",
+    force: Annotated[bool, _option("--force", "Keep it also where a case has the same conversation.")] = False,
 ) -> None:
     """Save a conversation with the agent as an eval case: have one here, or take one from a file."""
     from agent_eval_action.cli.capture import CaptureOptions, capture_command
@@ -506,11 +478,11 @@ def capture(  # noqa: PLR0917 - typer makes an option of each
 
 @_command("Measure and decide", "agent-eval explain refund")
 def explain(  # noqa: PLR0917 - typer makes an option of each
-    case: Annotated[str, typer.Argument(metavar="CASE", help="Id of a case.", autocompletion=_case_names)],
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
-    eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Of this eval set.")] = None,
+    case: Annotated[str, _argument("CASE", "Id of a case.", autocompletion=_case_names)],
+    agent: Annotated[str | None, _option("--agent", "Of this agent.", "NAME")] = None,
+    eval_set: Annotated[str | None, _option("--eval-set", "Of this eval set.", "NAME")] = None,
     results: Annotated[
-        Path | None, typer.Option("--from", metavar="RESULTS", help="results.json of another run than the last one.")
+        Path | None, _option("--from", "results.json of another run than the last one.", "RESULTS")
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
@@ -530,18 +502,12 @@ def explain(  # noqa: PLR0917 - typer makes an option of each
 def update(  # noqa: PLR0917 - typer makes an option of each
     cases: Annotated[
         list[str] | None,
-        typer.Option(
-            "--case", metavar="NAME", help="Only these; none: all that were not green.", autocompletion=_case_names
-        ),
+        _option("--case", "Only these; none: all that were not green.", "NAME", autocompletion=_case_names),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also the cases that were green.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept everything that is shown; nobody is asked.")] = False,
-    results: Annotated[
-        Path | None, typer.Option("--from", metavar="RESULTS", help="results.json of another run, or its folder.")
-    ] = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended, for accept.yaml.")
-    ] = "",
+    every: Annotated[bool, _option("--all", "Also the cases that were green.")] = False,
+    yes: Annotated[bool, _option("--yes", "Accept everything that is shown; nobody is asked.")] = False,
+    results: Annotated[Path | None, _option("--from", "results.json of another run, or its folder.", "RESULTS")] = None,
+    reason: Annotated[str, _option("--reason", "Why the change is intended, for accept.yaml.", "TEXT")] = "",
     config: ConfigFile = None,
 ) -> None:
     """Show what cases expect beside what the agent did in the last run, and save what you accept."""
@@ -557,43 +523,35 @@ def update(  # noqa: PLR0917 - typer makes an option of each
     "agent-eval accept --quarantine refund --owner jo --until 2027-01-31 --reason …",
 )
 def accept(  # noqa: PLR0917 - typer makes an option of each
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended.")],
-    cases: Annotated[
-        list[str] | None, typer.Argument(metavar="CASE", help="Ids of cases.", autocompletion=_case_names)
-    ] = None,
+    reason: Annotated[str, _option("--reason", "Why the change is intended.", "TEXT")],
+    cases: Annotated[list[str] | None, _argument("CASE", "Ids of cases.", autocompletion=_case_names)] = None,
     worse: Annotated[
-        bool, typer.Option("--worse", help="Accept everything that got worse in the last run; name no case beside it.")
+        bool, _option("--worse", "Accept everything that got worse in the last run; name no case beside it.")
     ] = False,
     results: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="RESULTS", help="With --worse: results.json of another run, or its folder."),
+        Path | None, _option("--from", "With --worse: results.json of another run, or its folder.", "RESULTS")
     ] = None,
     criterion: Annotated[
-        list[str] | None, typer.Option("--criterion", metavar="NAME", help="Only these criteria; none: all of them.")
+        list[str] | None, _option("--criterion", "Only these criteria; none: all of them.", "NAME")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only of this agent.")] = None,
-    eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Only of this eval set.")] = None,
+    agent: Annotated[str | None, _option("--agent", "Only of this agent.", "NAME")] = None,
+    eval_set: Annotated[str | None, _option("--eval-set", "Only of this eval set.", "NAME")] = None,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Set the cases aside: they run and are shown, and block nothing.")
+        bool, _option("--quarantine", "Set the cases aside: they run and are shown, and block nothing.")
     ] = False,
     owner: Annotated[
-        str, typer.Option("--owner", metavar="NAME", help="With --quarantine: who looks after it.", show_default=False)
+        str, _option("--owner", "With --quarantine: who looks after it.", "NAME", show_default=False)
     ] = "",
     until: Annotated[
-        str,
-        typer.Option("--until", metavar="YYYY-MM-DD", help="With --quarantine: its last day.", show_default=False),
+        str, _option("--until", "With --quarantine: its last day.", "YYYY-MM-DD", show_default=False)
     ] = "",
     config: ConfigFile = None,
 ) -> None:
     """Accept an intended change, or quarantine a case, in .agent-eval/accept.yaml; commit it with the change."""
     from agent_eval_action.cli.accept import accept_named, accept_worse
 
-    named = {
-        "case": cases or [],
-        "criterion": criterion or [],
-        "agent": [agent] if agent else [],
-        "eval_set": [eval_set] if eval_set else [],
-    }
+    where = {"agent": [agent] if agent else [], "eval_set": [eval_set] if eval_set else []}
+    named = {"case": cases or [], "criterion": criterion or [], **where}
     if not reason.strip():
         raise UsageError("an accepted change needs a reason", hint='--reason "why this is intended"')
     if quarantine != bool(owner.strip()) or quarantine != bool(until):
@@ -619,9 +577,7 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
 def baseline_update(
     flags: dict[str, Any],
     evalsets: EvalSets = None,
-    results: Annotated[
-        Path | None, typer.Option("--from", metavar="RESULTS", help="Take a finished run instead of making one.")
-    ] = None,
+    results: Annotated[Path | None, _option("--from", "Take a finished run instead of making one.", "RESULTS")] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -635,7 +591,7 @@ def baseline_update(
 
 @_command("", "agent-eval baseline show | grep refund", name="show", group=baseline_app)
 def baseline_show(
-    path: Annotated[Path | None, typer.Argument(metavar="FILE", help="The baseline; none: the configured one.")] = None,
+    path: Annotated[Path | None, _argument("FILE", "The baseline; none: the configured one.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:

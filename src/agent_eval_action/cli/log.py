@@ -78,12 +78,12 @@ def write_command(command: str) -> None:
 
 def error(message: str, title: str = TITLE) -> None:
     """Annotate why the step failed: a container's exit code alone explains nothing on the run's page."""
-    _annotate("error", title, _clean(message, lines=True))
+    _annotate("error", title, terminal(redaction.text(message), _MESSAGE_LIMIT, lines=True))
 
 
 def warning(message: str) -> None:
     """Report a problem that does not change the verdict: as an annotation in CI, else as a line on stderr."""
-    text = _clean(message, lines=False)
+    text = terminal(redaction.text(message), _MESSAGE_LIMIT)
     if not _annotate("warning", TITLE, text):
         print(f"warning: {text}", file=sys.stderr)
 
@@ -100,10 +100,6 @@ def _annotate(level: AnnotationLevel, title: str, message: str) -> bool:
     from agent_eval_action.results.evalset import Annotation  # its models would slow --help
 
     return annotate(Annotation(level=level, title=title, message=message))
-
-
-def _clean(message: str, *, lines: bool) -> str:
-    return terminal(redaction.text(message), _MESSAGE_LIMIT, lines=lines)
 
 
 def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
@@ -175,8 +171,9 @@ def print_line(
     from rich.text import Text
 
     for line in terminal(text, limit, lines=lines).split("\n"):
-        own = len(line) - len(line.lstrip(" "))  # continuation lines keep the indentation
-        print_wrapped(out or console(), Text(line.lstrip(" "), style=style or ""), indent + own)
+        words = line.lstrip(" ")
+        # continuation lines keep the indentation
+        print_wrapped(out or console(), Text(words, style=style or ""), indent + len(line) - len(words))
 
 
 def prose_text(out: Console, prose: Prose, limit: int) -> Text:
@@ -195,8 +192,7 @@ def print_wrapped(out: Console, text: Text, indent: int = 0) -> None:
     """Print a paragraph indented by ``indent`` spaces; on a terminal, wrap it between words."""
     from rich.text import Text
 
-    lines = _wrap(text, out.width - indent) if out.is_terminal else [text]
-    for line in lines:
+    for line in _wrap(out, text, out.width - indent):
         out.print(Text(" " * indent) + line, soft_wrap=True, markup=False)
 
 
@@ -229,22 +225,23 @@ def print_columns(
         cells = zip(line[:-1], widths, strict=False)
         before = Text().join(cell + " " * max(_GAP, width + _GAP - cell.cell_len) for cell, width in cells)
         if fits:
-            first, *rest = _wrap(line[-1], left) if out.is_terminal else [line[-1]]
-            head = before + first
-            below = [Text(" " * (place - indent)) + more for more in rest]
+            first, *rest = _wrap(out, line[-1], left)
+            head, below = before + first, [Text(" " * (place - indent)) + more for more in rest]
         else:
             head, below = before, []
             if line is not lines[0] or not heading:
-                below = [Text(" " * _DEEPER) + more for more in _wrap(line[-1], out.width - indent - _DEEPER)]
+                below = [Text(" " * _DEEPER) + more for more in _wrap(out, line[-1], out.width - indent - _DEEPER)]
         for text in (head, *(more for more in below if more.plain.strip())):
             text.rstrip()
             out.print(Text(" " * indent) + text, soft_wrap=True, markup=False)
 
 
-def _wrap(text: Text, width: int) -> list[Text]:
-    """Wrap between words to at most ``width`` columns; a longer word gets a line of its own."""
+def _wrap(out: Console, text: Text, width: int) -> list[Text]:
+    """On a terminal, wrap between words to at most ``width`` columns; a longer word gets a line of its own."""
     from rich.cells import cell_len
 
+    if not out.is_terminal:
+        return [text]
     breaks, at, used = [], 0, 0
     for word in text.plain.split(" "):
         size = cell_len(word)
