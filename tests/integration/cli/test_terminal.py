@@ -196,6 +196,12 @@ def test_a_wrong_configuration_is_an_error_and_a_hint(repository: Repository) ->
     assert [line for line in seen.lines if "`max_cost`?" in line], "a name is not broken"
 
 
+def test_an_error_on_a_terminal_does_not_show_what_disarms_its_commands(repository: Repository) -> None:
+    seen = repository.terminal("run", "##[group]x.json")
+    assert seen.code == 2
+    assert "200b" not in "".join(seen.lines)
+
+
 AGENT = """
 import pathlib, time
 from google.adk.agents import BaseAgent
