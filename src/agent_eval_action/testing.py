@@ -30,8 +30,13 @@ from agent_eval_action.results.run_result import Attempt, CriterionInfo, Criteri
 from agent_eval_action.run.events import AttemptFinished, Event
 
 _CONFIG: Final = "test_config.json"
-_OF_OLD_SCHEMA: Final = ("tool_trajectory_avg_score", "response_evaluation_score", "response_match_score", "safety_v1")
-"""The criteria that ADK's AgentEvaluator accepts for files of the older schema."""
+_OF_OLD_SCHEMA: Final = {
+    "tool_trajectory_avg_score": ("query", "expected_tool_use"),
+    "response_evaluation_score": ("query",),
+    "response_match_score": ("query", "reference"),
+    "safety_v1": (),
+}
+"""The criteria that ADK's AgentEvaluator accepts for files of the older schema, and the keys that they need."""
 _AGENT: Final = "agent"
 _NOT_LOADED: Final = frozenset({ErrorKind.IMPORT, ErrorKind.ENVIRONMENT})
 _COLUMNS: Final = ("prompt", "expected_response", "actual_response", "expected_tool_calls", "actual_tool_calls")
@@ -79,8 +84,7 @@ class AgentEvaluator:
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         del app_name
-        _refuse(artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
-        _check_runs(num_runs)
+        _check(num_runs, artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
         path = Path(eval_dataset_file_path_or_dir)
         files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
         files = [file for file in files if file.name.endswith(".test.json")] if path.is_dir() else [path]
@@ -115,8 +119,7 @@ class AgentEvaluator:
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         del app_name
-        _refuse(artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
-        _check_runs(num_runs)
+        _check(num_runs, artifact_service=artifact_service, eval_set_results_manager=eval_set_results_manager)
         content = _json_of(eval_set)
         if not content or not (content.get("eval_cases") or content.get("evalCases")):
             raise ValueError("No eval cases were evaluated: `eval_set` has no eval cases.")
@@ -135,8 +138,7 @@ class AgentEvaluator:
         """Return the content of ``test_config.json`` beside an eval file, or ADK's default criteria without one."""
         config = Path(test_file).with_name(_CONFIG)
         if config.is_file():
-            content: dict[str, Any] = json.loads(config.read_text("utf-8"))
-            return content
+            return dict(json.loads(config.read_text("utf-8")))
         return {"criteria": {spec.name: spec.options["threshold"] for spec in DEFAULT_CRITERIA}}
 
     @staticmethod
@@ -195,19 +197,17 @@ class _Request:
             _CaseRuns(self.module, case, infos, [made for made in attempts if made.case == case.eval_id])
             for case in loaded.eval_set.eval_cases
         ]
-        if self.verbose:
-            for case in cases:
-                case.print_details()
+        for case in cases if self.verbose else ():
+            case.print_details()
         if self.output_file:
             _add_rows(Path(self.output_file), [row for case in cases for row in case.rows(loaded.eval_set.eval_set_id)])
         if failures := [line for case in cases for line in case.failures()]:
-            message = "Following are all the test failures."
-            if not self.verbose:
-                message += (
-                    " If you looking to get more details on the failures, then please re-run this test with "
-                    "`print_detailed_results` set to `True`."
-                )
-            raise AssertionError("\n".join([message, *failures]))
+            more = (
+                " If you looking to get more details on the failures, then please re-run this test with "
+                "`print_detailed_results` set to `True`."
+            )
+            first = "Following are all the test failures." + ("" if self.verbose else more)
+            raise AssertionError("\n".join([first, *failures]))
 
     def settings(self) -> Settings:
         """The current folder's settings, with this agent only."""
@@ -245,19 +245,20 @@ class _CaseRuns:
 
     def failures(self) -> Iterator[str]:
         """One line for each criterion that misses its threshold or has no score, and one for failed runs."""
-        for info in self.infos if any(made.error is None for made in self.attempts) else ():
+        failed = [made.error.message for made in self.attempts if made.error is not None]
+        for info in self.infos if len(failed) < len(self.attempts) else ():
             mean = self._mean(info)
             if info.threshold is None:
                 continue
             if mean is None:
+                reasons = dict.fromkeys(clean(score.reason) for _, score in self._scores(info) if score.reason)
                 yield (
                     f"{info.name} for {self.module} was not evaluated. No score was produced, so the threshold of "
                     f"{info.threshold} was never checked and this is not a score regression."
-                    f"{''.join(f' {reason}' for reason in self._reasons(info))}"
+                    f"{''.join(f' {reason}' for reason in reasons)}"
                 )
             elif not meets(mean, info.threshold, info.goal):
                 yield f"{info.name} for {self.module} Failed. Expected {info.threshold}, but got {mean}."
-        failed = [made.error.message for made in self.attempts if made.error is not None]
         if failed or not self.attempts:
             yield (
                 f"{self.case.eval_id} for {self.module} Failed. {len(failed)} of {len(self.attempts)} runs were "
@@ -276,7 +277,7 @@ class _CaseRuns:
                         "threshold": info.threshold,
                         "score": value,
                         "eval_status": _status(value, info),
-                        **_texts(attempt.turns[number], _turn_at(self.case.turns, number)),
+                        **_texts(attempt.turns[number], self.case.turns[number : number + 1]),
                     }
 
     def print_details(self) -> None:
@@ -310,9 +311,6 @@ class _CaseRuns:
         known = [value for value in found if value is not None]
         return statistics.mean(known) if known else None
 
-    def _reasons(self, info: CriterionInfo) -> Iterable[str]:
-        return dict.fromkeys(clean(score.reason) for _, score in self._scores(info) if score.reason)
-
 
 def _turn_scores(attempt: Attempt, score: CriterionScore) -> list[float | None]:
     """The score of each turn; the conversation's score for criteria that only score conversations."""
@@ -330,15 +328,11 @@ def _status(value: float | None, info: CriterionInfo) -> str:
     return "PASSED" if meets(value, info.threshold, info.goal) else "FAILED"
 
 
-def _texts(actual: Invocation, expected: Invocation | None) -> dict[str, str]:
-    wanted = expected or Invocation(user_content=actual.user_content)
+def _texts(actual: Invocation, expected: Sequence[Invocation]) -> dict[str, str]:
+    wanted = expected[0] if expected else Invocation(user_content=actual.user_content)
     calls = ("\n".join(f"{call.name}({call.args or {}})" for call in turn.tool_calls()) for turn in (wanted, actual))
     values = (wanted.user_content.text, wanted.response_text, actual.response_text, *calls)
     return dict(zip(_COLUMNS, values, strict=True))
-
-
-def _turn_at(turns: Sequence[Invocation], number: int) -> Invocation | None:
-    return turns[number] if number < len(turns) else None
 
 
 def _add_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -412,32 +406,25 @@ def _in_workspace(path: Path, workspace: Path, folder: Path) -> Path:
 def _check_old_schema(file: Path, config: Mapping[str, Any]) -> None:
     """Refuse what google-adk's class refuses in the older schema, of which it checks only the first turn."""
     criteria = config.get("criteria") or {}
-    turns = json.loads(file.read_text("utf-8"))
-    first = turns[0] if turns else {}
+    first: Mapping[str, Any] = next(iter(json.loads(file.read_text("utf-8"))), {})
     for name in criteria:
         if name not in _OF_OLD_SCHEMA:
             raise ValueError(f"Invalid criteria key: {name}. Expected one of {list(_OF_OLD_SCHEMA)}.")
-    needed = {_OF_OLD_SCHEMA[0]: ("query", "expected_tool_use"), _OF_OLD_SCHEMA[1]: ("query",)}
-    needed[_OF_OLD_SCHEMA[2]] = ("query", "reference")
-    for name, keys in needed.items():
-        if name in criteria and not all(key in first for key in keys):
+    for name, keys in _OF_OLD_SCHEMA.items():
+        if name in criteria and not first.keys() >= {*keys}:
             raise ValueError(f"Samples for {name} must include {' and '.join(map(repr, keys))} keys.")
 
 
 def _json_of(value: Any) -> dict[str, Any] | None:
     """A mapping, or a google-adk model as JSON."""
-    if value is None or isinstance(value, Mapping):
-        return None if value is None else dict(value)
-    content: dict[str, Any] = json.loads(value.model_dump_json(exclude_none=True))
-    return content
+    if value is None:
+        return None
+    return dict(value) if isinstance(value, Mapping) else dict(json.loads(value.model_dump_json(exclude_none=True)))
 
 
-def _check_runs(runs: int) -> None:
-    if runs < 1:
-        raise ValueError(f"`num_runs` must be at least 1, got {runs}.")
-
-
-def _refuse(**given: Any) -> None:
-    for name, value in given.items():
+def _check(runs: int, **unusable: Any) -> None:
+    for name, value in unusable.items():
         if value is not None:
             raise TypeError(f"{name} cannot be given: the agent runs in a process of its own")
+    if runs < 1:
+        raise ValueError(f"`num_runs` must be at least 1, got {runs}.")

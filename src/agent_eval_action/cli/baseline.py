@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_eval_action.baseline import STORES, accepted
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.baseline.records import Update, baseline_text, records_table, show, update
+from agent_eval_action.baseline.records import baseline_text, records_table, show, update
 from agent_eval_action.baseline.stores import FileStore
 from agent_eval_action.cli.log import console, data_console, print_columns, print_line
 from agent_eval_action.cli.outputs import report_input, results_file, write_data, write_requested_files
@@ -26,7 +26,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.pair_scores import measured_pairs
-from agent_eval_action.results.run_result import RunResult, RunStatus
+from agent_eval_action.results.run_result import RunStatus
 
 _REPEATS = 5  # a single run of a noisy case says little; baselines are updated rarely, so five are affordable
 _NAMES_SHOWN = 8
@@ -63,13 +63,8 @@ def update_command(
         return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
         store.write(after.record)
-    _print_update(after, result, where)
-    return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
-
-
-def _print_update(after: Update, result: RunResult, path: str) -> None:
     size = fmt.plural(len(after.record.cases), "case")
-    print_line(f"baseline {path}: {size}, {fmt.plural(result.conditions.repeats, 'repeat')}")
+    print_line(f"baseline {where}: {size}, {fmt.plural(result.conditions.repeats, 'repeat')}")
     cases = {"added": after.added, "changed": after.changed, "removed": after.pruned, "not run": after.left}
     names: dict[str, Sequence[str]] = {word: [key.case for key in keys] for word, keys in cases.items()}
     names |= {"not measured, the older record stays": after.kept, "not measured, no record": after.missing}
@@ -78,6 +73,7 @@ def _print_update(after: Update, result: RunResult, path: str) -> None:
             print_line(f"  {word}: {shortlist(group, _NAMES_SHOWN)}")
     if not after.differs:
         print_line("  nothing changed")
+    return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
 
 
 def show_command(path: Path | None, config: str | None, *, as_json: bool = False) -> None:

@@ -43,7 +43,11 @@ def post_comment(result: RunResult, settings: Settings, job: Job) -> str:
     if target is None or ci.log_commands is None or settings.comment == "off":
         return ""
     if token := token_of(settings, ci):
-        marker, render = render_comment(_key(job, settings), job, replace(report_input(result), marker=""), settings)
+        key, config = job.key, settings.config
+        # runs of one job with several configurations have a comment each
+        if config is not None and config.parent not in {settings.workspace, settings.workspace / ".github"}:
+            key = f"{key} / {relative(config, settings.workspace)}"
+        marker, render = render_comment(key, job, replace(report_input(result), marker=""), settings)
         with contextlib.closing(ci.connect(os.environ, token, settings.ca_bundle)) as host:
             published = publish(host, target, marker, render, settings.comment)
     else:
@@ -63,21 +67,12 @@ def token_of(settings: Settings, ci: Ci) -> str:
     return given.get_secret_value() if given else os.environ.get(ci.token_variable, "").strip()
 
 
-def _key(job: Job, settings: Settings) -> str:
-    """Identify the comment by workflow, job and matrix leg, plus the configuration file if its place is unusual."""
-    config, workspace = settings.config, settings.workspace
-    if config is None or config.parent in (workspace, workspace / ".github"):
-        return job.key
-    return f"{job.key} / {relative(config, workspace)}"
-
-
 def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) -> tuple[Marker, Callable[[int], str]]:
     """Return the comment's marker, and a function that renders it in a number of bytes. ``key``: the default key."""
     page = settings.report_url or ""
     named = (("full report", page), ("this run and its files", job.url))
     links = tuple(Link(label, target) for label, target in named if target)
-    title = settings.comment_key or job.leg
-    given = in_detail("markdown", replace(report, links=links, title=title, page=page), settings)
+    shown = replace(report, links=links, title=settings.comment_key or job.leg, page=page)
     key = settings.comment_key or key
     if len(key) > _KEY_LIMIT:
         key = f"{key[:_KEY_LIMIT]} {hashlib.sha256(key.encode()).hexdigest()[:8]}"
@@ -90,7 +85,7 @@ def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) 
         outcome=report.decision.outcome.value,
         state=state_of(report.decision),
     )
-    return marker, partial(REPORTS["markdown"], given)
+    return marker, partial(REPORTS["markdown"], in_detail("markdown", shown, settings))
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> None:
@@ -150,9 +145,8 @@ def find_inconsistency(result: RunResult, decision: Decision) -> str:
     if decision.outcome not in allowed:
         return f"the verdict is {decision.outcome.value}, its findings say {' or '.join(sorted(allowed))}"
     measured = {(*pair.key, pair.info.name): pair for pair in measured_pairs(result)}
-    for change in decision.pairs:
-        if not _agrees(change, measured.get((*change.key, change.criterion))):
-            return "a score in the verdict is not the one that was measured"
+    if not all(_agrees(change, measured.get((*change.key, change.criterion))) for change in decision.pairs):
+        return "a score in the verdict is not the one that was measured"
     if any(change.blocking for change in decision.pairs) and "blocks" not in severities:
         return "a score blocks, and no finding says so"
     return ""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,9 @@ from agent_eval_action.formats import load_eval_file
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
-from agent_eval_action.run.listing import (
-    ListedAgent,
-    ListedCase,
-    ListedCriterion,
-    RunEstimate,
-    SuiteListing,
-    list_suite,
-)
+from agent_eval_action.run.listing import ListedCase, ListedCriterion, RunEstimate, list_suite
 from agent_eval_action.run.loader import Loader, discover_eval_files, names_of, validate_paths
-from agent_eval_action.run.shards import CaseSeconds, divide, expected_seconds, part_of, shard_seconds, shards_needed
+from agent_eval_action.run.shards import divide, expected_seconds, part_of, shard_seconds, shards_needed
 
 _SHOWN = 200
 
@@ -48,46 +42,42 @@ def validate_command(
     ``quiet``: print only problems. ``as_json``: also print problems and checked files on stdout.
     """
     problems: list[Problem] = []
-    error: AgentEvalError | None = None
+    alone: AgentEvalError | None = None
     checked = 0
     try:
         resolved = settings_for({"config": config})
+        settings = resolved.settings
         problems += resolved.warnings
         if paths:
-            settings = resolved.settings
             named = (pattern for agent in settings.agents for pattern in agent.evals)
             columns = column_mappings((*named, *settings.evals))
             checked, found = validate_paths(paths, settings.workspace, columns)
             problems += found
         else:
-            discovery = discover_eval_files(resolved.settings)
-            loader = Loader(resolved.settings.workspace)
-            plan = loader.plan(discovery, 1)
+            discovery, loader = discover_eval_files(settings), Loader(settings.workspace)
+            checked = len(loader.plan(discovery, 1).sets)
             problems += loader.warnings
-            checked = len(plan.sets)
             notes = (*resolved.notes, *discovery.notes, *discovery.left_out, *loader.notes)
             for note in () if quiet else notes:
                 print_line(note)
-    except AgentEvalError as raised:
-        error = raised
-        problems += raised.problems
+    except AgentEvalError as error:
+        problems += error.problems
+        alone = None if error.problems else error
     problems.sort(key=lambda problem: (problem.severity != "error", str(problem.path), problem.line or 0))
     for problem in problems[:_SHOWN]:
         print_line(f"{problem.severity}: {problem}", style="red" if problem.severity == "error" else "yellow")
     if len(problems) > _SHOWN:
         print_line(f"… and {len(problems) - _SHOWN} more")
     warned = sum(problem.severity == "warning" for problem in problems)
-    bad = len(problems) - warned
-    if error is not None and not error.problems:
-        print_line(f"error: {error}", style="red", lines=True)
-        bad += 1
-    errors = plural(bad, "error")
+    bad = len(problems) - warned + (alone is not None)
+    if alone:
+        print_line(f"error: {alone}", style="red", lines=True)
     if as_json:
         shown = [problem.fields for problem in problems]
-        alone = error.fields if error is not None and not error.problems else None
         counts = {"checked": checked, "errors": bad, "warnings": warned}
-        print(json.dumps({**counts, "problems": shown, "error": alone}, indent=1))
+        print(json.dumps({**counts, "problems": shown, "error": alone.fields if alone else None}, indent=1))
     if not quiet or problems or bad:
+        errors = plural(bad, "error")
         print_line(f"{plural(checked, 'file')} checked, {errors}, {plural(warned, 'warning')}" if checked else errors)
     return ExitCode.USAGE if bad else ExitCode.PASS
 
@@ -134,8 +124,8 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     write_data(text, output)
     if output is not None:
-        found = output.name.endswith(EVAL_SUFFIXES)
-        hint = "" if found else " (only *.evalset.json and *.test.json are found by themselves)"
+        hint = " (only *.evalset.json and *.test.json are found by themselves)"
+        hint = "" if output.name.endswith(EVAL_SUFFIXES) else hint
         print_line(f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}")
 
 
@@ -158,19 +148,17 @@ def list_command(flags: Mapping[str, Any], selectors: Sequence[str], *, as_json:
     if as_json:
         print(listing.model_dump_json(indent=1))
         return
-    for agent in listing.agents:
-        _print_agent(agent)
-    print_line(_summary(listing), out=data_console())
-
-
-def _print_agent(agent: ListedAgent) -> None:
     out = data_console()
-    print_line(f"{agent.agent}  in {agent.path}" + ("" if agent.sets else ": no eval files"), "bold", out=out)
-    for listed in agent.sets:
-        print_line(f"{listed.eval_set}  {listed.path}, {fmt.plural(len(listed.cases), 'case')}", indent=2, out=out)
-        print_columns(out, map(_criterion, listed.criteria), ("criterion", "threshold", "written in"), 4)
-        columns = ("case", "line", "turns", "time", "tags")
-        print_columns(out, map(_case, listed.cases), columns, 4)
+    for agent in listing.agents:
+        print_line(f"{agent.agent}  in {agent.path}" + ("" if agent.sets else ": no eval files"), "bold", out=out)
+        for listed in agent.sets:
+            print_line(f"{listed.eval_set}  {listed.path}, {fmt.plural(len(listed.cases), 'case')}", indent=2, out=out)
+            print_columns(out, map(_criterion, listed.criteria), ("criterion", "threshold", "written in"), 4)
+            print_columns(out, map(_case, listed.cases), ("case", "line", "turns", "time", "tags"), 4)
+    sets = [listed for agent in listing.agents for listed in agent.sets]
+    counts = [(len(listing.agents), "agent"), (len(sets), "eval set"), (sum(len(s.cases) for s in sets), "case")]
+    sizes = ", ".join(fmt.plural(*count) for count in counts)
+    print_line(f"{sizes}; {', '.join(_expected(listing.estimate))}", out=out)
 
 
 def _criterion(listed: ListedCriterion) -> Sequence[str]:
@@ -183,13 +171,6 @@ def _case(listed: ListedCase) -> Sequence[str]:
     seconds = "" if listed.seconds is None else fmt.duration(listed.seconds)
     turns = "simulated" if listed.turns is None else str(listed.turns)
     return listed.case, str(listed.line or ""), turns, seconds, ", ".join(listed.tags)
-
-
-def _summary(listing: SuiteListing) -> str:
-    sets = [listed for agent in listing.agents for listed in agent.sets]
-    cases = sum(len(listed.cases) for listed in sets)
-    counts = [(len(listing.agents), "agent"), (len(sets), "eval set"), (cases, "case")]
-    return ", ".join(fmt.plural(*count) for count in counts) + "; " + ", ".join(_expected(listing.estimate))
 
 
 def _expected(estimate: RunEstimate) -> Iterator[str]:
@@ -219,32 +200,30 @@ def plan_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str
         print_line("nothing is to be run, so there are no shards")
         _print_jobs([])
         return
-    sessions = resolved.settings.concurrency
-    count = shards or shards_needed(known.seconds, limit, sessions)
-    chosen = divide(known.seconds, count)
-    times, cases = shard_seconds(known.seconds, chosen), list(chosen.values())
-    if known.known:
-        _print_expectation(known, count, expected_seconds(known.seconds, chosen, count, sessions), limit, sessions)
-    else:
-        print_line(f"main's history has no durations: {fmt.plural(len(chosen), 'case')}, divided by their number")
-    suffix = f"@{known.record}" if known.record and known.known else ""
-    jobs: list[dict[str, Any]] = [
-        {"shard": f"{number}/{count}{suffix}", "cases": cases.count(number)} for number in range(1, count + 1)
-    ]
-    if known.known:
-        jobs = [job | {"seconds": round(times.get(number, 0.0), 1)} for number, job in enumerate(jobs, 1)]
-    _print_jobs(jobs)
-
-
-def _print_expectation(known: CaseSeconds, count: int, expected: float, target: float, sessions: int) -> None:
-    total, longest = sum(known.seconds.values()), max(known.seconds.values())
+    sessions, seconds = resolved.settings.concurrency, known.seconds
+    count = shards or shards_needed(seconds, limit, sessions)
+    chosen = divide(seconds, count)
+    cases, size = Counter(chosen.values()), fmt.plural(len(chosen), "case")
+    jobs: dict[int, dict[str, Any]] = {
+        number: {"shard": f"{number}/{count}", "cases": cases[number]} for number in range(1, count + 1)
+    }
+    if not known.known:
+        print_line(f"main's history has no durations: {size}, divided by their number")
+        _print_jobs(jobs.values())
+        return
+    expected, longest = expected_seconds(seconds, chosen, count, sessions), max(seconds.values())
     source = f" (main's record of {known.record})" if known.record else ""
-    cases = f"{fmt.plural(len(known.seconds), 'case')}, {known.known:,} with a known duration{source}"
-    print_line(f"{cases}: {fmt.duration(total)} one after another, the longest {fmt.duration(longest)}")
+    total = f"{fmt.duration(sum(seconds.values()))} one after another, the longest {fmt.duration(longest)}"
+    print_line(f"{size}, {known.known:,} with a known duration{source}: {total}")
     each = fmt.plural(part_of(sessions, 1, count), "session")
     print_line(f"{fmt.plural(count, 'shard')} with {each} at once: about {fmt.duration(expected)}")
-    if expected > target >= longest:
+    if expected > limit >= longest:
         print_line(f"more than {sessions} sessions (concurrency) would be faster, if the models allow them")
+    times = shard_seconds(seconds, chosen)
+    for number, job in jobs.items():
+        job["shard"] += f"@{known.record}" if known.record else ""
+        job["seconds"] = round(times.get(number, 0.0), 1)
+    _print_jobs(jobs.values())
 
 
 def next_wave_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str, output: Path) -> None:
@@ -264,7 +243,7 @@ def next_wave_command(flags: Mapping[str, Any], selectors: Sequence[str], target
     _print_jobs([{"shard": f"{n}/{wave.count}", "wave": wave.wave, "attempts": made} for n, made in attempts.items()])
 
 
-def _print_jobs(jobs: Sequence[Mapping[str, Any]]) -> None:
+def _print_jobs(jobs: Iterable[Mapping[str, Any]]) -> None:
     write_data(json.dumps({"include": list(jobs)}, separators=(",", ":")) + "\n", None)
 
 

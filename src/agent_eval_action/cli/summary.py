@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.cli.log import print_columns, print_wrapped, prose_text, terminal
+from agent_eval_action.cli.log import print_columns, print_line, print_wrapped, prose_text, terminal
 from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
@@ -70,13 +70,12 @@ def show(
     out.print()
     if _print_steps(out, report, local=local):
         out.print()
-    shown = [("look" if name == "html" else name, path) for name, path in written.items()]
-    shown.sort(key=lambda line: line[0] != "look")
-    lines = shown if verbosity == "verbose" else [line for line in shown if line[0] == "look"]
-    for name, text in (*lines, *(commands or {}).items()):
+    look = {"look": written["html"]} if "html" in written else {}
+    others = {name: path for name, path in written.items() if name != "html"} if verbosity == "verbose" else {}
+    for name, text in (look | others | dict(commands or {})).items():
         if text:  # never wrapped, so that it can be copied
             out.print(Text.assemble((f"  {name:<9}", "dim"), terminal(text, _SENTENCE)), soft_wrap=True)
-    print_wrapped(out, Text(terminal(", ".join(facts(report.result))), style="dim"))
+    print_line(", ".join(facts(report.result)), "dim", out=out)
 
 
 def _criterion(row: CriterionRow) -> list[Text]:
@@ -87,21 +86,13 @@ def _criterion(row: CriterionRow) -> list[Text]:
     sides = row.current if row.baseline == fmt.NONE else f"{row.baseline} → {row.current}"
     name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
     limits = "" if row.limits == fmt.NONE else terminal(row.limits, 60)
-    shown = [row.cases, row.detectable] if row.status == "pass" else [limits, row.cases]
-    change = row.change if row.change != fmt.NONE else ""
-    return [
-        Text(sign, style=style),
-        Text(name),
-        Text(sides),
-        Text(change, style=tone),
-        Text(", ".join(filter(None, shown)), style="dim"),
-    ]
+    shown = ", ".join(filter(None, [row.cases, row.detectable] if row.status == "pass" else [limits, row.cases]))
+    change = Text(row.change if row.change != fmt.NONE else "", style=tone)
+    return [Text(sign, style=style), Text(name), Text(sides), change, Text(shown, style="dim")]
 
 
 def _print_cases(out: Console, report: ReportInput, *, quiet: bool) -> None:
     """Print the cases that need attention with their first difference, then the unreliable ones among the others."""
-    from rich.text import Text
-
     found = list(_differences(report))
     if quiet:
         groups = () if report.decision.outcome is Verdict.FAIL else (Group.NEEDS_RUNS, Group.NOT_MEASURED)
@@ -113,7 +104,7 @@ def _print_cases(out: Console, report: ReportInput, *, quiet: bool) -> None:
         print_columns(out, rows, ("", "case", "main", "here", "first difference"))
         if len(found) > _CASES:
             more = fmt.plural(len(found) - _CASES, "more case")
-            print_wrapped(out, Text(f"… and {more} in report.html", style="dim"), 2)
+            print_line(f"… and {more} in report.html", "dim", out=out, indent=2)
     unreliable = [
         joined([f"{group.label}: ", names(cases[:_CASES], len(cases))], "")
         for group in (Group.FLAKY, Group.BROKEN_ON_MAIN)
@@ -137,9 +128,8 @@ def _differences(report: ReportInput) -> Iterator[tuple[CaseView, Prose]]:
 def _case(out: Console, view: CaseView, difference: Prose, times: Counter[str]) -> list[Text]:
     from rich.text import Text
 
-    sign, style = "·", "cyan"
-    if view.blocks or view.group <= Group.NOT_MEASURED:
-        sign, style = ("✗", "red") if view.blocks else ("!", "yellow")
+    unmeasured = "inconclusive" if view.group <= Group.NOT_MEASURED else "advisory"
+    sign, style = _SEVERITIES["blocks" if view.blocks else unmeasured]
     then, now = view.sides
     where = f" ({terminal(view.where, 80)})" if times[view.key.case] > 1 and view.where else ""
     name = Text(terminal(view.key.case, _NAME) + where)
@@ -156,14 +146,14 @@ def _print_notes(out: Console, report: ReportInput) -> None:
         return
     out.print()
     if decision.weakenings:
-        print_wrapped(out, Text("this change loosens its own checks:", style="bold yellow"), 2)
+        print_line("this change loosens its own checks:", "bold yellow", out=out, indent=2)
     rows = []
     for finding in found[:_NOTES]:
         sign, style = _SEVERITIES.get(finding.severity, ("·", "dim"))
         rows.append([Text(sign, style=style), prose_text(out, messages.sentence(finding), 600)])
     print_columns(out, rows)
     if len(found) > _NOTES:
-        print_wrapped(out, Text(f"… and {len(found) - _NOTES} more in the reports", style="dim"), 2)
+        print_line(f"… and {len(found) - _NOTES} more in the reports", "dim", out=out, indent=2)
 
 
 def _print_steps(out: Console, report: ReportInput, *, local: bool) -> bool:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,7 @@ from agent_eval_action.run.affected import touched_agents
 from agent_eval_action.run.loader import discover_eval_files
 
 _SHOWN: Final = 3
+_BY_TOOLS: Final = DefaultFilter()
 _USER_FILES: Final = ("accept.yaml", "baseline.json")
 """Files of ``.agent-eval`` that users edit; runs write the rest."""
 _READY_MS: Final = 500
@@ -52,12 +53,10 @@ def watch_command(flags: Mapping[str, Any], selectors: Sequence[str]) -> ExitCod
     return ExitCode.INTERRUPTED
 
 
-class _Filter(DefaultFilter):
-    """Ignores files that editors, tools and runs write, even if git tracks them."""
-
-    def __call__(self, change: Change, path: str) -> bool:
-        place = Path(path)
-        return super().__call__(change, path) and (".agent-eval" not in place.parts or place.name in _USER_FILES)
+def _is_watched(change: Change, path: str) -> bool:
+    """Whether a file is none that editors, tools and runs write, even if git tracks it."""
+    place = Path(path)
+    return _BY_TOOLS(change, path) and (".agent-eval" not in place.parts or place.name in _USER_FILES)
 
 
 class _Watcher:
@@ -83,7 +82,7 @@ class _Watcher:
     def _watch(self) -> None:
         changes = watch(
             self.workspace,
-            watch_filter=_Filter(),
+            watch_filter=_is_watched,
             stop_event=self._stop,
             rust_timeout=_READY_MS,
             yield_on_timeout=True,
@@ -124,7 +123,7 @@ class _Loop:
     selectors: Sequence[str]
     watcher: _Watcher
     pending: set[Path] | None = None
-    _listed: frozenset[str] = field(init=False)
+    _listed: frozenset[str] = frozenset()
     _written_in_runs: Counter[Path] = field(default_factory=Counter)
     _written_in_run: set[Path] = field(default_factory=set)
     _ended: float = 0.0
@@ -151,13 +150,13 @@ class _Loop:
 
     def _evaluate(self) -> RunStatus:
         resolved = settings_for(self.flags)
-        settings = resolved.settings
-        unaffected: frozenset[str] = frozenset()
+        settings, unaffected = resolved.settings, frozenset[str]()
         if self.pending is not None:
-            print_line(f"saved: {_shortlist_paths(self.pending, settings.workspace)}", style="dim")
+            names = sorted(relative(path, settings.workspace) for path in self.pending)
+            print_line(f"saved: {shortlist(names, _SHOWN)}", style="dim")
             found = discover_eval_files(settings, self.selectors)
-            names = frozenset(agent.name for agent in found.agents)
-            unaffected = names - touched_agents(settings, found, self.pending)
+            agents = frozenset(agent.name for agent in found.agents)
+            unaffected = agents - touched_agents(settings, found, self.pending)
         if settings.resume is None and settings.output_folder(settings.out).holds(ATTEMPTS):
             resolved = replace(resolved, settings=settings.model_copy(update={"resume": settings.out}))
         running = evaluated(resolved, self.selectors, verbosity="cases", flags=self.flags, unaffected=unaffected)
@@ -177,22 +176,20 @@ class _Loop:
             self.pending |= found
 
     def _saved_by_others(self, saved: set[Path]) -> set[Path]:
-        """Return the relevant paths that no run wrote. Saves during the last run may be reported after its end."""
-        relevant = self._relevant(saved)
-        during = {path for path in relevant if _modified(path) <= self._ended} - self._written_in_run
-        tracked = self.watcher.repository.tracked("*") or ()
-        self._written_in_run |= during
-        self._written_in_runs.update(during - {self.watcher.workspace / name for name in tracked})
-        own = {path for path in self._written_in_run if self._written_in_runs[path] >= _RUNS_UNTIL_AGENT_FILE}
-        return {path for path in relevant if path not in own or _modified(path) > self._ended}
+        """Return paths that no run wrote: those that git does not ignore, and ``.env`` files.
 
-    def _relevant(self, saved: set[Path]) -> set[Path]:
-        """Return the paths that git does not ignore, and ``.env`` files."""
-        listed = self.watcher.repository.listed()
-        if listed is None or not saved:
-            return saved
-        known, self._listed = self._listed | listed, listed  # removed files are in the earlier listing
-        return {path for path in saved if relative(path, self.watcher.workspace) in known}
+        Saves during the last run may be reported after its end.
+        """
+        watcher, listed = self.watcher, self.watcher.repository.listed()
+        if saved and listed is not None:
+            known, self._listed = self._listed | listed, listed  # removed files are in the earlier listing
+            saved = {path for path in saved if relative(path, watcher.workspace) in known}
+        during = {path for path in saved if _modified(path) <= self._ended} - self._written_in_run
+        tracked = watcher.repository.tracked("*") or ()
+        self._written_in_run |= during
+        self._written_in_runs.update(during - {watcher.workspace / name for name in tracked})
+        own = {path for path in self._written_in_run if self._written_in_runs[path] >= _RUNS_UNTIL_AGENT_FILE}
+        return {path for path in saved if path not in own or _modified(path) > self._ended}
 
 
 def _modified(path: Path) -> float:
@@ -201,8 +198,3 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return math.inf
-
-
-def _shortlist_paths(paths: Iterable[Path], workspace: Path) -> str:
-    names = sorted(relative(path, workspace) for path in paths)
-    return shortlist(names, _SHOWN)

@@ -43,41 +43,28 @@ def eval_file(
     named = parent.session.isinitpath(path)
     if not named and not (is_eval_file(path) or (path.name.endswith("-dataset.json") and holds_cases(path))):
         return None
-    session = parent.session
-    if config is not None:
-        config = parent.config.invocation_params.dir / config
-    if _CASES not in session.stash:
-        session.stash[_CASES] = EvalCases(session, {"config": config, "repeats": repeats})
+    if _CASES not in parent.session.stash:
+        config = None if config is None else parent.config.invocation_params.dir / config
+        parent.session.stash[_CASES] = EvalCases(parent.session, {"config": config, "repeats": repeats})
     return CollectedEvalFile.from_parent(parent, path=path)
-
-
-class CaseProblem(Exception):  # noqa: N818 - no error of the code: it says what is wrong with a user's file
-    """A problem of an eval file, or of its settings or agents."""
-
-    def __init__(self, error: AgentEvalError) -> None:
-        super().__init__(_sentences(error))
 
 
 class CollectedEvalFile(pytest.File):
     """An eval file; its items are its cases, once for each agent it evaluates."""
 
     def collect(self) -> Iterator[EvalItem]:
-        """Read the file and its criteria. Raises CaseProblem with the line of each problem."""
+        """Read the file and its criteria. Raises CollectError with the line of each problem."""
         cases = self.session.stash[_CASES]
         try:
             plan, agents = read_cases(cases.settings, [str(self.path)])
         except AgentEvalError as error:
-            raise CaseProblem(error) from None
+            raise self.CollectError(_sentences(error)) from None
         by_name = {agent.name: agent for agent in agents}
         for planned in plan.sets:
             for item in planned.cases:
                 name = f"{item.case.eval_id}[{planned.agent}]" if len(plan.sets) > 1 else item.case.eval_id
                 what = {"case": item.case, "planned": planned, "agent": by_name[planned.agent], "agents": len(agents)}
                 yield EvalItem.from_parent(self, name=_printable_name(name), **what)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
-        """Show the file's problems without a traceback."""
-        return str(excinfo.value) if isinstance(excinfo.value, CaseProblem) else super().repr_failure(excinfo, *args)
 
 
 class EvalItem(pytest.Item):
@@ -114,7 +101,8 @@ class EvalItem(pytest.Item):
         self.user_properties += [(f"agent_eval.{_printable_name(name)}", score) for name, score in scores]
         self._failure = failure_text(view) if view.blocks else ""
         self._excused = any(pair.quarantined and (pair.errors or passing(pair) is False) for pair in view.pairs)
-        if not (view.blocks or self._excused) and (view.result.unmeasured or _has_errors(view)):
+        errors = not view.result.attempts or any(pair.kind is ChangeKind.ERROR or pair.errors for pair in view.pairs)
+        if not (view.blocks or self._excused) and (view.result.unmeasured or errors):
             pytest.fail(view.result.unmeasured or error_text(view), pytrace=False)
         if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in view.pairs):
             pytest.skip("no criterion is applicable to this case")
@@ -183,8 +171,9 @@ class EvalCases:
         except AgentEvalError as error:
             self._measured.update(dict.fromkeys((item.key for item in items), error))
             return
-        owned = ((view, view.owner) for view in report.view.cases if view.owner is not None)
-        views = {CaseKey(owner.agent, owner.path, view.key.case): view for view, owner in owned}
+        views = {
+            CaseKey(view.owner.agent, view.owner.path, view.key.case): view for view in report.view.cases if view.owner
+        }
         self._measured.update({item.key: views.get(item.key) for item in items})
 
 
@@ -204,11 +193,6 @@ def _runs(items: Sequence[EvalItem]) -> Iterator[tuple[tuple[AgentSettings, ...]
     for item in items:
         by_agent.setdefault(item.agent.name, []).append(item)
     yield from (((members[0].agent,), members) for members in by_agent.values())
-
-
-def _has_errors(view: CaseView) -> bool:
-    made = view.result.attempts if view.result is not None else ()
-    return not made or any(pair.kind is ChangeKind.ERROR or pair.errors for pair in view.pairs)
 
 
 def _printable_name(name: str) -> str:
