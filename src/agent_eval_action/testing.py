@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
@@ -382,18 +383,13 @@ def _locate(module: str) -> tuple[Path, Path]:
     """
     first, *rest = module.split(".")
     spec = importlib.util.find_spec(first) if first else None
-    places = list(map(Path, spec.submodule_search_locations or ())) if spec is not None else []
-    file = Path(spec.origin) if spec is not None and spec.origin and not places else None
-    for part in rest:  # importlib would import the parent packages
-        packages = [place / part for place in places if (place / part / "__init__.py").is_file()]
-        files = [place / f"{part}.py" for place in places if (place / f"{part}.py").is_file()]
-        file = files[0] if files and not packages else None
-        folders = packages or [place / part for place in places if (place / part).is_dir()]
-        places = [] if file else folders[:1]
-    if not (places or file):
+    for part in rest:  # importlib.util.find_spec would import the parent packages
+        spec = PathFinder.find_spec(part, [*((spec and spec.submodule_search_locations) or ())])
+    if spec is None or not (spec.submodule_search_locations or spec.origin):
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-    folder = (file.parent if file else places[0]).resolve()
-    up = len(rest) - 1 if file else len(rest)
+    places = list(map(Path, spec.submodule_search_locations or ()))
+    folder = (places[0] if places else Path(spec.origin or "").parent).resolve()
+    up = len(rest) - (0 if places else 1)
     return folder, folder.parents[up] if up >= 0 else folder
 
 

@@ -38,7 +38,7 @@ from agent_eval_action.capture.conversations import attempts_of_run
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console, print_line, print_wrapped
 from agent_eval_action.cli.outputs import read_last_run
-from agent_eval_action.cli.session import plan_of, settings_for
+from agent_eval_action.cli.session import cases_in_files, plan_of, settings_for
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
@@ -56,7 +56,7 @@ from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import Quarantine
 from agent_eval_action.results.run_result import Attempt, RunResult
 from agent_eval_action.results.trajectory import format_call
-from agent_eval_action.run.loader import discover_eval_files, names_of
+from agent_eval_action.run.loader import names_of
 from agent_eval_action.run.plan import planned_digest
 
 _NAMES_SHOWN = 8
@@ -204,25 +204,19 @@ def _differences(
     """Return differences in file order; print cases that cannot be compared and count them."""
     differences: list[_Difference] = []
     left, skipped = {*wanted}, 0
-    for found in discover_eval_files(settings, may_lack=True).sets:
-        keys = {key.case: key for key in left if (key.agent, key.eval_set) == (found.agent.name, found.key)}
-        left -= {*keys.values()}
-        file = EvalFile.of_set(found, settings.workspace)
-        for case in file.load().eval_set.eval_cases if keys else ():
-            key = keys.get(case.eval_id)
-            if key is None or case.conversation_scenario is not None:
-                continue
-            made = [attempt for attempt in attempts.get(key, ()) if attempt.error is None]
-            problem = ""
-            if not made:
-                problem = "the agent gave no answer in that run"
-            elif made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
-                problem = "the case is another than in that run: run it again"
-            if problem:
-                skipped += 1
-                print_line(f"{case.eval_id}: {problem}", style="yellow")
-            elif difference := _difference(key, file, case, made):
-                differences.append(difference)
+    for file, key, case in cases_in_files(settings, wanted):
+        left.discard(key)
+        if case.conversation_scenario is not None:
+            continue
+        made = [attempt for attempt in attempts.get(key, ()) if attempt.error is None]
+        problem = "" if made else "the agent gave no answer in that run"
+        if made and made[0].case_digest != planned_digest(case, UserSimulatorConfig()):
+            problem = "the case is another than in that run: run it again"
+        if problem:
+            skipped += 1
+            print_line(f"{case.eval_id}: {problem}", style="yellow")
+        elif difference := _difference(key, file, case, made):
+            differences.append(difference)
     if left:
         print_line(f"{plural(len(left), 'case')} of that run {'is' if len(left) == 1 else 'are'} in no eval file now")
     return differences, skipped + len(left)

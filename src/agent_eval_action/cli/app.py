@@ -470,10 +470,11 @@ def capture(  # noqa: PLR0917 - typer makes an option of each
     force: Annotated[bool, _option("--force", "Keep it also where a case has the same conversation.")] = False,
 ) -> None:
     """Save a conversation with the agent as an eval case: have one here, or take one from a file."""
-    from agent_eval_action.cli.capture import CaptureOptions, capture_command
+    from agent_eval_action.cli.capture import capture_command
 
-    options = CaptureOptions(into, name.strip(), source, tuple(cases or ()), state, force)
-    raise typer.Exit(capture_command(flags, options))
+    chosen, called = cases or (), name.strip()
+    code = capture_command(flags, into=into, name=called, source=source, cases=chosen, state=state, force=force)
+    raise typer.Exit(code)
 
 
 @_command("Measure and decide", "agent-eval explain refund")

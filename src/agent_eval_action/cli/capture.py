@@ -24,7 +24,7 @@ from agent_eval_action.capture.conversations import LiveConversation, has_failed
 from agent_eval_action.ci.log import neutralize
 from agent_eval_action.cli import log
 from agent_eval_action.cli.log import console, print_line, print_wrapped
-from agent_eval_action.cli.session import settings_for
+from agent_eval_action.cli.session import cases_in_files, settings_for
 from agent_eval_action.config.discovery import DiscoveredSet, no_agent_found
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
@@ -48,22 +48,19 @@ _NAMES_SHOWN: Final = 20
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureOptions:
-    """The command's options. ``source``: a file of recorded conversations; ``cases`` selects some of them by name."""
-
-    into: Path | None = None
-    name: str = ""
-    source: Path | None = None
-    cases: tuple[str, ...] = ()
-    state: str = ""
-    force: bool = False
-
-
-def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCode:
-    """Save a conversation, held now or read from a file, as a case."""
+def capture_command(
+    flags: Mapping[str, Any],
+    *,
+    into: Path | None,
+    name: str,
+    source: Path | None,
+    cases: Sequence[str],
+    state: str,
+    force: bool,
+) -> ExitCode:
+    """Save a conversation as a case: one held now, or those of the file ``source`` (``cases``: only these)."""
     settings = settings_for(flags).settings
-    if options.name and len(options.cases) > 1:
+    if name and len(cases) > 1:
         raise UsageError("one name is given for several cases", hint="without --name each keeps the one it has")
     found = discover_eval_files(settings, may_lack=True)
     if not found.agents:
@@ -72,24 +69,22 @@ def capture_command(flags: Mapping[str, Any], options: CaptureOptions) -> ExitCo
         names = shortlist(found.agents, _NAMES_SHOWN, lambda agent: agent.name)
         raise UsageError(f"there are {len(found.agents)} agents: {names}", hint="name one of them: --agent DIR")
     agent = found.agents[0]
-    target = _Target(settings, agent, _file_of(options, settings, agent, found.sets), options)
+    target = _Target(settings, agent, _file_of(into, settings, agent, found.sets), name, state, force)
     target.file.refuse_unless_extensible()
-    if options.name:  # before the conversation costs anything
-        target.refuse_name(options.name)
-    if options.source is not None:
-        return _from_file(target, options.source, found.sets)
-    if options.cases:
+    if name:  # before the conversation costs anything
+        target.refuse_name(name)
+    if source is not None:
+        return _from_file(target, source, cases)
+    if cases:
         raise UsageError("--case names a conversation of a file", hint="--from FILE")
     return _Dialogue(target).run()
 
 
-def _file_of(
-    options: CaptureOptions, settings: Settings, agent: AgentSettings, sets: Sequence[DiscoveredSet]
-) -> EvalFile:
+def _file_of(into: Path | None, settings: Settings, agent: AgentSettings, sets: Sequence[DiscoveredSet]) -> EvalFile:
     """Return the file to add cases to: ``--into``, else the agent's only eval file, else a new one."""
     known = {found.path: found for found in sets}
-    if options.into is not None:
-        path = Path(os.path.abspath(options.into))  # noqa: PTH100 - keeps links, which the writer refuses
+    if into is not None:
+        path = Path(os.path.abspath(into))  # noqa: PTH100 - keeps links, which the writer refuses
     elif len(own := {found.path for found in sets if found.agent.name == agent.name}) > 1:
         names = shortlist(sorted(relative(path, settings.workspace) for path in own), _NAMES_SHOWN)
         raise UsageError(f"{agent.name} has {len(own)} eval files: {names}", hint="name one of them: --into FILE")
@@ -100,17 +95,19 @@ def _file_of(
 
 @dataclass
 class _Target:
-    """The eval file that receives the cases, and their session input."""
+    """The eval file that receives the cases, and the command's options for them."""
 
     settings: Settings
     agent: AgentSettings
     file: EvalFile
-    options: CaptureOptions
+    name: str
+    state: str
+    force: bool
     saved: list[str] = field(default_factory=list)
 
     def session(self) -> SessionInput:
         try:
-            state = json.loads(self.options.state or "{}")
+            state = json.loads(self.state or "{}")
         except ValueError:
             state = None
         if not isinstance(state, dict):
@@ -140,7 +137,7 @@ class _Target:
         case = case_of_turns(turns, name, final_state, session=session)
         redacted = log.redaction.value(case)
         self.file.path.parent.mkdir(parents=True, exist_ok=True)
-        (made,) = self.file.add([redacted], force=self.options.force)
+        (made,) = self.file.add([redacted], force=self.force)
         self.saved.append(made)
         calls = sum(len(turn.tool_calls()) for turn in turns)
         shown = relative(self.file.path, self.settings.workspace)
@@ -159,10 +156,9 @@ class _Target:
             print_line("no run finds this file by itself: name it under evals in agent-eval.yaml", style="yellow")
 
 
-def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> ExitCode:
+def _from_file(target: _Target, source: Path, wanted: Sequence[str]) -> ExitCode:
     if not source.exists():
         raise UsageError(f"there is no file {source}")
-    wanted = target.options.cases
     log.hide(agent_secrets([target.agent], os.environ, target.settings.workspace))
     log.redaction.hide_matches(target.settings.redact)
     found = past_conversations(source)
@@ -175,23 +171,20 @@ def _from_file(target: _Target, source: Path, sets: Sequence[DiscoveredSet]) -> 
         what = "failed cases" if has_failed(chosen[0]) else "conversations"
         raise UsageError(f"{source} holds {len(chosen):,} {what}: {names}", hint="name those you mean: --case NAME")
     for past in chosen:
-        name = target.options.name or target.free_name(past.case)
-        target.save(past.turns, name, past.final_session_state, _session_of(past, target, sets))
+        name = target.name or target.free_name(past.case)
+        target.save(past.turns, name, past.final_session_state, _session_of(past, target))
         if has_failed(past):
             print_line("it failed in that run, and expects now what the agent did: correct what it expects")
     target.print_next_step()
     return ExitCode.PASS
 
 
-def _session_of(past: Attempt, target: _Target, sets: Sequence[DiscoveredSet]) -> SessionInput:
+def _session_of(past: Attempt, target: _Target) -> SessionInput:
     """Return the session input of the eval case that was run, if its file has it, else the command's."""
-    if not target.options.state:
-        for found in sets:
-            if (found.agent.name, found.key) == (past.agent, past.eval_set):
-                cases = EvalFile.of_set(found, target.settings.workspace).load().eval_set.eval_cases
-                case = next((known for known in cases if known.eval_id == past.case), None)
-                if case is not None and case.session_input is not None:
-                    return case.session_input
+    if not target.state:
+        for _, _, case in cases_in_files(target.settings, {past.key.case_key}):
+            if case.session_input is not None:
+                return case.session_input
     return target.session()
 
 
@@ -336,7 +329,7 @@ class _Dialogue:
     def _save(self, name: str = "") -> bool:
         """Save the conversation and begin another one. Returns False if it cannot be saved."""
         conversation, target = self._conversation, self._target
-        wanted = name or (target.options.name if not self._kept else "")
+        wanted = name or (target.name if not self._kept else "")
         turns = list(conversation.turns)
         try:
             state = self._thread.run(conversation.end())

@@ -17,13 +17,12 @@ from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.log import console, print_line, terminal
 from agent_eval_action.cli.progress import Verbosity
-from agent_eval_action.cli.session import EXIT, REPORT_FILES, exit_code
+from agent_eval_action.cli.session import EXIT, REPORT_FILES, cases_in_files, exit_code
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.errors import ExitCode, OutputError, ResultsError
 from agent_eval_action.folders import relative
-from agent_eval_action.formats import select_cases
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
@@ -31,10 +30,8 @@ from agent_eval_action.reports.base import scores_only, write_text
 from agent_eval_action.reports.messages import OUTCOME_LABELS
 from agent_eval_action.reports.verdict import quoted_case, rerun_commands
 from agent_eval_action.reports.view import NOT_GREEN, WORSE, Group, with_threshold
-from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.run_result import ErrorKind, RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS, Recordings
-from agent_eval_action.run.loader import discover_eval_files
 
 _OUT: Final = Settings.model_fields["out"].default
 _NAMES_SHOWN: Final = 20
@@ -124,14 +121,11 @@ def finish(
     report = report_input(result, settings.out, settings.workspace)
     paths, errors = write_files(report, settings)
     code = exit_code(result.status, report.decision, result.conditions.fail_on or settings.fail_on)
-    interrupted = result.status is RunStatus.INTERRUPTED
-    comment = None if interrupted else publish
+    comment = None if result.status is RunStatus.INTERRUPTED else publish
     is_local = not os.environ.get("CI") and not detect(os.environ).is_running(os.environ)
-    again = (
-        _last_run_command(report, settings)
-        if is_local and "results" in paths
-        else next(iter(rerun_commands(report)), "")
-    )
+    again = next(iter(rerun_commands(report)), "")
+    if is_local and "results" in paths:
+        again = _last_run_command(report, settings)
     commands = {"again": again, "the rest": resume_command(result, settings)}
 
     def show() -> None:
@@ -145,7 +139,7 @@ def finish(
         if code is ExitCode.PASS:  # a pass without results.json does not count
             raise unwritten
         log.warning(str(unwritten))
-    headline, outcome = _headline(report), report.decision.outcome
+    headline, outcome = str(report.view.messages.headline(report.decision)), report.decision.outcome
     if code is not ExitCode.PASS:
         log.error(headline, f"agent-eval: {OUTCOME_LABELS[outcome].lower()}")
     elif EXIT[outcome] is not ExitCode.PASS:  # green only because of `fail_on`
@@ -161,10 +155,7 @@ def _publish(
     *,
     red: bool,
 ) -> None:
-    """Write outputs, summary, the verdict in the log, annotations, and last the comment, which may wait for its host.
-
-    Never raises.
-    """
+    """Write outputs, summary, the verdict in the log, annotations, and last the comment, whose host may be slow."""
     ci = detect(os.environ)
 
     def annotate() -> None:
@@ -192,17 +183,13 @@ def _publish(
                 log.warning(problem)
 
 
-def _headline(report: ReportInput) -> str:
-    return str(report.view.messages.headline(report.decision))
-
-
 def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     """Return the step's outputs by name; "" for one without a value."""
     cases, usd = report.view.cases, report.result.totals.usd
     counted = with_threshold(cases)
     return {
         "verdict": report.decision.outcome.value,
-        "reason": _headline(report),
+        "reason": str(report.view.messages.headline(report.decision)),
         "pass-rate": f"{sum(view.passes for view in counted) / len(counted):.4f}" if counted else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if usd is None else f"{usd:.6f}",
@@ -305,31 +292,15 @@ def cases_of_last_run(settings: Settings, selectors: Sequence[str], *, worse: bo
             hint = "`agent-eval run --last-failed` runs the cases that were not green for another reason"
         none = "no case got worse" if worse else "every case was green"
         raise ResultsError(f"{none} in the last run ({report.decision.outcome})", hint=hint)
-    chosen = _existing_cases(settings, selectors, wanted)
+    chosen: dict[str, dict[str, None]] = {}
+    for file, key, _ in cases_in_files(settings, wanted, selectors):
+        chosen.setdefault(os.path.relpath(file.path), {})[key.case] = None
     cases = [case for ids in chosen.values() for case in ids]
     gone = len(wanted) - len(cases)
-    left_out = (
-        f"{plural(gone, 'more case')} that {what} {'is' if gone == 1 else 'are'} not in the eval files of this run"
-    )
+    are = "is" if gone == 1 else "are"
+    left_out = f"{plural(gone, 'more case')} that {what} {are} not in the eval files of this run"
     if not cases:
         raise ResultsError(left_out.replace("more ", ""), hint="`agent-eval run` runs every case")
     sentence = f"running {plural(len(cases), 'case')} that {what} in the last run: "
     words = tuple(f"{path}:{','.join(map(quoted_case, ids))}" for path, ids in chosen.items())
     return words, sentence + shortlist(cases, _NAMES_SHOWN) + (f"; {left_out}" if gone else "")
-
-
-def _existing_cases(settings: Settings, selectors: Sequence[str], wanted: set[CaseKey]) -> dict[str, list[str]]:
-    """Return the ``wanted`` cases that ``selectors`` still match, by the path of their file relative to here."""
-    from agent_eval_action.capture import EvalFile  # imported only for --worse and --last-failed
-
-    chosen: dict[str, list[str]] = {}
-    sets = {(key.agent, key.eval_set) for key in wanted}
-    for found in discover_eval_files(settings, selectors).sets:
-        if (found.agent.name, found.key) not in sets:
-            continue
-        eval_set = EvalFile.of_set(found, settings.workspace).load().eval_set
-        cases = select_cases(eval_set, found.case_ids, found.path).eval_cases
-        ids = [case.eval_id for case in cases if CaseKey(found.agent.name, found.key, case.eval_id) in wanted]
-        known = chosen.setdefault(os.path.relpath(found.path, Path.cwd()), [])
-        known += [case for case in ids if case not in known]
-    return {path: ids for path, ids in chosen.items() if ids}

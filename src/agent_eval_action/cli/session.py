@@ -8,10 +8,10 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.baseline.accepted import ACCEPT
@@ -26,14 +26,20 @@ from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ConfigError, ExitCode, Problem, UsageError, writing
 from agent_eval_action.folders import OutputFolder, relative
+from agent_eval_action.formats import select_cases
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.reports.results_json import RESULTS
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.events import Event
 from agent_eval_action.run.loader import Loader, discover_eval_files
 from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
+
+if TYPE_CHECKING:
+    from agent_eval_action.capture import EvalFile
 
 _SHOWN: Final = 10
 _COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
@@ -70,6 +76,22 @@ def checked(resolved: Resolved) -> Resolved:
 def plan_of(settings: Settings) -> Plan:
     """Return a plan of every case in this checkout, with one repeat."""
     return Loader(settings.workspace).plan(discover_eval_files(settings), 1)
+
+
+def cases_in_files(
+    settings: Settings, wanted: Collection[CaseKey], selectors: Sequence[str] = ()
+) -> Iterator[tuple[EvalFile, CaseKey, EvalCase]]:
+    """Yield the ``wanted`` cases that the eval files, or those that ``selectors`` name, have now; in file order."""
+    from agent_eval_action.capture import EvalFile  # few runs need it
+
+    sets = {(key.agent, key.eval_set) for key in wanted}
+    for found in discover_eval_files(settings, selectors, may_lack=not selectors).sets:
+        if (found.agent.name, found.key) in sets:
+            file = EvalFile.of_set(found, settings.workspace)
+            for case in select_cases(file.load().eval_set, found.case_ids, found.path).eval_cases:
+                key = CaseKey(found.agent.name, found.key, case.eval_id)
+                if key in wanted:
+                    yield file, key, case
 
 
 def read_history(settings: Settings) -> HistorySession:
