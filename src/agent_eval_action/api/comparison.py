@@ -44,6 +44,16 @@ _ACCEPTED: Final = (
 )
 _ADK_KEYS: Final = (b"eval_set_result", b"evalSetResult", b"eval_set_id", b"eval_case_results")
 _MAX_FILES: Final = 10_000
+_ALIGNMENTS: Final = {
+    GRADED_BY: (
+        align_graded,
+        f"cases and metrics of {GRADED_BY}'s results are known by their names alone: it keeps no definitions",
+    ),
+    GOOGLE_ADK: (
+        align_names,
+        f"cases of {GOOGLE_ADK}'s results are known by their names alone: it does not keep their whole definition",
+    ),
+}
 _PEEK_BYTES: Final = 4_096
 
 
@@ -56,29 +66,20 @@ class ComparisonInput:
     notes: tuple[str, ...] = ()
 
     @property
-    def of_adk(self) -> bool:
-        return self.result.conditions.tool_version == GOOGLE_ADK
-
-    @property
-    def of_agents_cli(self) -> bool:
-        return self.result.conditions.tool_version == GRADED_BY
+    def tool(self) -> str:
+        return self.result.conditions.tool_version
 
     def aligned_with(self, other: ComparisonInput) -> ComparisonInput:
         """Return this input under the other's names of eval sets and cases, if only this one is another tool's."""
-        if self.of_agents_cli and not other.of_agents_cli:
-            note = f"cases and metrics of {GRADED_BY}'s results are known by their names alone: it keeps no definitions"
-            return ComparisonInput(align_graded(self.result, other.result.sets), notes=(*self.notes, note))
-        if not self.of_adk or other.of_adk:
+        if self.tool == other.tool or self.tool not in _ALIGNMENTS:
             return self
-        note = (
-            f"cases of {GOOGLE_ADK}'s results are known by their names alone: it does not keep their whole definition"
-        )
-        return ComparisonInput(align_names(self.result, other.result.sets), notes=(*self.notes, note))
+        align, note = _ALIGNMENTS[self.tool]
+        return ComparisonInput(align(self.result, other.result.sets), notes=(*self.notes, note))
 
     def sets(self) -> tuple[SetSnapshot, ...]:
         """Return its measured eval sets, without the metrics that google-adk reports unasked (INFORMATIONAL)."""
         sets = sets_of_result(self.result)
-        if not self.of_adk:
+        if self.tool != GOOGLE_ADK:
             return sets
         return tuple(
             replace(each, criteria=tuple(info for info in each.criteria if info.threshold is not None)) for each in sets
@@ -90,7 +91,7 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     settings = settings or load_settings()
     after, before = read_comparison_input(head), read_comparison_input(base)
     before, after = before.aligned_with(after), after.aligned_with(before)
-    if after.of_agents_cli:
+    if after.tool == GRADED_BY:
         after = replace(after, result=with_missing_cases(after.result, before.result))
     source = Path(base) if isinstance(base, Path | str) else Path("the result given")
     baseline = before.baseline or from_result(before.result)
@@ -98,10 +99,9 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     decision = decide(compare(history, after.result), after.result, settings.policy)
     sets_before, sets_after = before.sets(), after.sets()
     if after.result.conditions.selection:  # narrowed on purpose
-        run = {case.key for eval_set in sets_after for case in eval_set.cases}
+        run = {case.key for each in sets_after for case in each.cases}
         sets_before = tuple(
-            replace(eval_set, cases=tuple(case for case in eval_set.cases if case.key in run))
-            for eval_set in sets_before
+            replace(each, cases=tuple(case for case in each.cases if case.key in run)) for each in sets_before
         )
     found = weakenings(Snapshot(sets_before), Snapshot(sets_after))
     decision = apply_weakenings(decision, found, settings.policy.on_weakened)

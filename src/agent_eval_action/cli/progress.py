@@ -137,7 +137,7 @@ class Progress:
         if self.suite is None:
             return ""
         agents = self.suite.agents
-        criteria = "1 criterion" if self.suite.criteria == 1 else f"{self.suite.criteria} criteria"
+        criteria = plural(self.suite.criteria, "criterion", "criteria")
         found = [
             terminal(agents[0], 80) if len(agents) == 1 else plural(len(agents), "agent"),
             f"{plural(self.suite.cases, 'case')}, {criteria}",
@@ -166,12 +166,12 @@ class Progress:
             self._messages.add(message)
             return None if known else _Problem("error", attempt, message)
         for score in attempt.scores:
-            text = terminal(score.reason, 200)
             if score.status == "error":
-                return _Problem("error", attempt, text, f" › {score.criterion}")
+                return _Problem("error", attempt, terminal(score.reason, 200), f" › {score.criterion}")
             # re-runs are expected to be below the threshold; the verdict covers them
             if score.passed is False and attempt.purpose == "first":
-                return _Problem("below", attempt, text, f" › {score.criterion} = {score.score:.2f}")
+                what = f" › {score.criterion} = {score.score:.2f}"
+                return _Problem("below", attempt, terminal(score.reason, 200), what)
         return None
 
 
