@@ -86,7 +86,7 @@ class GateChanges:
         base = self.in_force
         if base is None:
             return plan
-        matches = self._matches(base, plan)
+        matches = _matches(plan, base)
         refuse_recordings(agents, base, renamed_agents(plan, base, matches))
         return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
 
@@ -98,7 +98,7 @@ class GateChanges:
         base, policy = self.in_force, self.settings.policy
         if base is None or not policy.sets:
             return self.settings
-        partners = _partners(plan, base.sets, self._matches(base, plan))
+        partners = _partners(plan, base.sets, _matches(plan, base))
         modes: dict[str, Mode] = {}
         for planned in plan.sets:
             then = partners[planned.agent, planned.key]
@@ -113,13 +113,9 @@ class GateChanges:
         base = self.known
         if base is None:
             return {}
-        renamed = renamed_agents(plan, base, self._matches(base, plan))
+        renamed = renamed_agents(plan, base, _matches(plan, base))
         found = {agent.name: agent_on_base(agent, base.agents, renamed) for agent in agents}
         return {name: then for name, then in found.items() if then is not None}
-
-    @staticmethod
-    def _matches(base: BaseSnapshot, plan: Plan) -> CaseMatches:
-        return match_cases(case_identities(base.snapshot.sets), case_identities(plan.sets))
 
     def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> BaseMetricFunctions | None:
         """The base's files, if criteria in force name custom functions, whose code must be the base's as well.
@@ -215,25 +211,28 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
 # --- the settings in force for a change ------------------------------------------------------------
 
 
+def _matches(plan: Plan, base: BaseSnapshot) -> CaseMatches:
+    return match_cases(case_identities(base.snapshot.sets), case_identities(plan.sets))
+
+
 def settings_in_force(own: Settings, base: Settings) -> Settings:
     """The settings in force for a change: each option says whether the base's or the change's value applies."""
-    judging = {option.field[0]: getattr(base, option.field[0]) for option in JUDGING_OPTIONS}
+
+    def of_base(agent: AgentDefaults) -> dict[str, Any]:
+        return {option.name: getattr(agent, option.name) for option in AGENT_OPTIONS if option.of_base}
+
     agents = []
     for agent in own.agents:
         then = agent_on_base(agent, base.agents)
-        agents.append(agent.model_copy(update=_values_of_base(then)) if then else agent)
+        agents.append(agent.model_copy(update=of_base(then)) if then else agent)
     return own.model_copy(
         update={
-            **judging,
+            **{option.field[0]: getattr(base, option.field[0]) for option in JUDGING_OPTIONS},
             "redact": tuple(dict.fromkeys((*base.redact, *own.redact))),
             "agents": tuple(agents),
-            "agent_defaults": own.agent_defaults.model_copy(update=_values_of_base(base.agent_defaults)),
+            "agent_defaults": own.agent_defaults.model_copy(update=of_base(base.agent_defaults)),
         }
     )
-
-
-def _values_of_base(agent: AgentDefaults) -> dict[str, Any]:
-    return {option.name: getattr(agent, option.name) for option in AGENT_OPTIONS if option.of_base}
 
 
 def agent_on_base(
@@ -248,19 +247,16 @@ def agent_on_base(
 
 def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renamed: Mapping[str, str]) -> None:
     """Raise ConfigError if a recording would replace an agent that runs live on the base."""
-    workspace = base.settings.workspace
-    problems = [
-        Problem(
-            base.settings.config or workspace,
-            f"the agent {agent.name} would be replayed from `{_as_text(agent.recording, workspace)}`, and on the base "
-            f"commit {base.source.commit[:10]} it runs: a recording is no answer of the agent to be merged",
-            hint="remove recording: from the configuration of this change",
-        )
-        for agent in agents
-        if agent.driver == "recorded"
-        and (then := agent_on_base(agent, base.agents, renamed)) is not None
-        and then.driver != "recorded"
-    ]
+    workspace, commit, problems = base.settings.workspace, base.source.commit[:10], []
+    for agent in agents:
+        then = agent_on_base(agent, base.agents, renamed) if agent.driver == "recorded" else None
+        if then is not None and then.driver != "recorded":
+            text = (
+                f"the agent {agent.name} would be replayed from `{_as_text(agent.recording, workspace)}`, and on the "
+                f"base commit {commit} it runs: a recording is no answer of the agent to be merged"
+            )
+            hint = "remove recording: from the configuration of this change"
+            problems.append(Problem(base.settings.config or workspace, text, hint=hint))
     if problems:
         raise ConfigError("a change cannot be judged by a recording", problems=problems)
 
@@ -347,28 +343,25 @@ def agent_changes(
     agents: Sequence[AgentSettings], base: Sequence[AgentSettings], renamed: Mapping[str, str], workspace: Path
 ) -> Iterator[Finding]:
     """Every difference in what describes an agent that the base has too. ``renamed``: new names by old."""
+
+    def texts(value: object) -> Mapping[str, str | None]:
+        return value if isinstance(value, Mapping) else {"": _as_text(value, workspace)}
+
+    def shown(of_field: Mapping[str, str | None], variable: str) -> dict[str, str]:
+        text = of_field.get(variable)
+        if text is None:
+            return {"state": "job" if variable in of_field else "unset"}
+        return {"text": excerpt(text, 80)}
+
     for agent in agents:
-        if (then := agent_on_base(agent, base, renamed)) is not None:
-            for data in _agent_differences(then, agent, workspace):
-                yield finding("advisory", FindingCode.AGENT_CHANGED, Subject(agent=agent.name), **data)
-
-
-def _agent_differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[dict[str, Any]]:
-    for field in (option.name for option in AGENT_ENTRY.values() if option.info.describes_agent):
-        old, new = getattr(then, field), getattr(now, field)
-        if isinstance(old, Mapping):
+        then = agent_on_base(agent, base, renamed)
+        for field in (option.name for option in AGENT_ENTRY.values() if option.info.describes_agent and then):
+            old, new = texts(getattr(then, field)), texts(getattr(agent, field))
             for name in sorted(old.keys() | new.keys()):
-                before, after = _variable(old, name), _variable(new, name)
-                if before != after:
-                    yield {"field": field, "variable": name, "old": before, "new": after}
-        elif (before_text := _as_text(old, workspace)) != (after_text := _as_text(new, workspace)):
-            yield {"field": field, "old": {"text": excerpt(before_text, 80)}, "new": {"text": excerpt(after_text, 80)}}
-
-
-def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:
-    """The value of a variable, or its state if it has no value of its own."""
-    value = env.get(name)
-    return {"text": excerpt(value, 80)} if value is not None else {"state": "job" if name in env else "unset"}
+                if (name in old, old.get(name)) != (name in new, new.get(name)):
+                    which = {"field": field, **({"variable": name} if name else {})}
+                    data = {**which, "old": shown(old, name), "new": shown(new, name)}
+                    yield finding("advisory", FindingCode.AGENT_CHANGED, Subject(agent=agent.name), **data)
 
 
 def function_changes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,6 +20,7 @@ from agent_eval_action.config.options import JUDGING_OPTIONS
 from agent_eval_action.folders import relative
 from agent_eval_action.gate.pairs import Incomparable, comparable_record, differs
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, TurnSnapshot, case_identities
+from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, match_cases, with_current_names
 from agent_eval_action.results.decision import CallBrief, Decision, Verdict
 from agent_eval_action.results.findings import (
@@ -50,9 +51,13 @@ _SHORTENED: Final = 0.75
 """A reference answer with less than this share of its former words is looser; otherwise it is just different."""
 
 _CaseInSet = tuple[SetSnapshot, CaseSnapshot]
+_Pair = tuple[_CaseInSet, _CaseInSet]
 
 Edit = dict[str, Any]
 """One edit as findings store it: ``edit`` names its kind, ``turn`` its turn (from 1), if any."""
+
+_Loss = tuple[float, PairName, dict[str, Any]]
+"""The loss of a pair's stored score, the pair, and its old and new values."""
 
 _Change = tuple[Literal["looser", "other", "stricter"], Edit]
 
@@ -104,24 +109,21 @@ def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
 def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Finding]:
     """Sets without any case left, then removed cases of other sets."""
     here = {(item.agent, item.eval_set) for item in head.sets}
-    by_set: dict[tuple[str, str, str], list[CaseSnapshot]] = defaultdict(list)
+    by_set: dict[tuple[str, str, str], list[CaseKey]] = defaultdict(list)
     for item, case in removed:
-        by_set[item.agent, item.eval_set, item.path].append(case)
+        by_set[item.agent, item.eval_set, item.path].append(case.key)
     for (agent, eval_set, path), cases in sorted(by_set.items(), key=lambda group: group[0][:2] in here):
         subject = Subject(agent=agent, eval_set=eval_set)
         if (agent, eval_set) not in here:
-            yield _finding(FindingCode.SET_REMOVED, subject, path=path, **_named(cases, _SINGLY))
+            yield _finding(FindingCode.SET_REMOVED, subject, path=path, **named_cases(cases, _SINGLY))
         elif len(cases) > _SINGLY:
-            yield _finding(FindingCode.CASES_REMOVED, subject, path=path, **_named(cases, _NAMES))
+            yield _finding(FindingCode.CASES_REMOVED, subject, path=path, **named_cases(cases, _NAMES))
         else:
-            for case in cases:
-                subject = Subject(agent=agent, eval_set=eval_set, case=case.key.case)
-                yield _finding(FindingCode.CASE_REMOVED, subject, path=path)
+            for key in cases:
+                yield _finding(FindingCode.CASE_REMOVED, Subject(**key._asdict()), path=path)
 
 
-def _weaker_criteria(
-    base: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
-) -> Iterable[Finding]:
+def _weaker_criteria(base: Snapshot, pairs: Iterable[_Pair], *, with_merge: bool) -> Iterable[Finding]:
     """Relaxed criteria of sets that share a case; equal findings only once."""
     sets = {(then.agent, then.eval_set, now.agent, now.eval_set): (then, now) for (then, _), (now, _) in pairs}
     on_base = {(item.agent, item.eval_set): {info.name: info for info in item.criteria} for item in base.sets}
@@ -129,25 +131,20 @@ def _weaker_criteria(
     for then, now in sets.values():
         current = {info.name: info for info in now.criteria}
         there = on_base.get((now.agent, now.eval_set), {})
-        for info in then.criteria:
-            if base.policy is None or base.policy.for_criterion(info.name, info.goal).mode != "off":
-                # if the base's own set demands as little, cases moved there are judged that way already
-                later = with_merge and current.get(info.name) != there.get(info.name)
-                losses = _criterion_losses(info, current.get(info.name), now.path, with_merge=later)
-                found += [loss for loss in losses if loss not in found]
+        for old in then.criteria:
+            if base.policy is not None and base.policy.for_criterion(old.name, old.goal).mode == "off":
+                continue
+            new, subject = current.get(old.name), Subject(criterion=old.name)
+            # if the base's own set demands as little, cases moved there are judged that way already
+            later = with_merge and new != there.get(old.name)
+            source = {"source": excerpt((new or old).source, 120), "with_merge": later}
+            if new is None:
+                losses = [_finding(FindingCode.CRITERION_REMOVED, subject, path=now.path, **source)]
+            else:
+                options = _relaxations(old, new)
+                losses = [_finding(FindingCode.CRITERION_LOOSENED, subject, **loss, **source) for loss in options]
+            found += [loss for loss in losses if loss not in found]
     return found
-
-
-def _criterion_losses(
-    then: CriterionInfo, now: CriterionInfo | None, path: str, *, with_merge: bool
-) -> Iterator[Finding]:
-    subject = Subject(criterion=then.name)
-    source = {"source": excerpt((now or then).source, 120), "with_merge": with_merge}
-    if now is None:
-        yield _finding(FindingCode.CRITERION_REMOVED, subject, path=path, **source)
-        return
-    for loss in _relaxations(then, now):
-        yield _finding(FindingCode.CRITERION_LOOSENED, subject, **loss, **source)
 
 
 def _relaxations(then: CriterionInfo, now: CriterionInfo) -> Iterator[dict[str, Any]]:
@@ -156,11 +153,11 @@ def _relaxations(then: CriterionInfo, now: CriterionInfo) -> Iterator[dict[str, 
     if old is not None and old != new and (new is None or (new < old) == (then.goal == "maximize")):
         yield {"option": "threshold", "old": old, "new": new}
     for change in criteria.relaxes(then, now):
+        values: dict[str, Any] = {"old": _option(change.old), "new": _option(change.new)}
         if change.lost:
             lost = _items(change.lost)
-            yield {"option": change.option, "old": None, "new": None, "removed": lost["items"], "count": lost["count"]}
-        else:
-            yield {"option": change.option, "old": _option(change.old), "new": _option(change.new)}
+            values = {"old": None, "new": None, "removed": lost["items"], "count": lost["count"]}
+        yield {"option": change.option, **values}
 
 
 def _option(value: Any) -> Any:
@@ -169,22 +166,22 @@ def _option(value: Any) -> Any:
     return excerpt(str(value) if isinstance(value, str | int | float) else _json(value), 80)
 
 
-def _edited_cases(pairs: Iterable[tuple[_CaseInSet, _CaseInSet]]) -> Iterator[Finding]:
+def _edited_cases(pairs: Iterable[_Pair]) -> Iterator[Finding]:
     """Cases that expect less, then cases that expect something else."""
-    looser: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
-    edited: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
+    looser: dict[str, list[tuple[CaseKey, list[Edit]]]] = defaultdict(list)
+    edited: dict[str, list[tuple[CaseKey, list[Edit]]]] = defaultdict(list)
     for (_, then), (where, now) in pairs:
         less, other = ([], []) if then.digest == now.digest else _edits(then, now, where.criteria)
         if less or other:
-            (looser if less else edited)[where.path].append((now, [*less, *other]))
+            (looser if less else edited)[where.path].append((now.key, [*less, *other]))
     for code, by_path in ((FindingCode.CASE_LOOSENED, looser), (FindingCode.CASE_EDITED, edited)):
         for path, cases in by_path.items():
-            for case, edits in cases[:_NAMES]:
+            for key, edits in cases[:_NAMES]:
                 more = {"more": len(edits) - _EDITS} if len(edits) > _EDITS else {}
-                yield _finding(code, Subject(**case.key._asdict()), path=path, edits=edits[:_EDITS], **more)
-            if rest := [case for case, _ in cases[_NAMES:]]:
-                subject = Subject(agent=rest[0].key.agent, eval_set=rest[0].key.eval_set)
-                yield _finding(FindingCode.CASES_EDITED, subject, path=path, **_named(rest, _NAMES))
+                yield _finding(code, Subject(**key._asdict()), path=path, edits=edits[:_EDITS], **more)
+            if rest := [key for key, _ in cases[_NAMES:]]:
+                subject = Subject(agent=rest[0].agent, eval_set=rest[0].eval_set)
+                yield _finding(FindingCode.CASES_EDITED, subject, path=path, **named_cases(rest, _NAMES))
 
 
 def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]) -> tuple[list[Edit], list[Edit]]:
@@ -228,12 +225,12 @@ def _turn_changes(turn: int, old: TurnSnapshot, new: TurnSnapshot, *, exact: boo
 def _call_changes(turn: int, old: Sequence[CallBrief], new: Sequence[CallBrief], *, exact: bool) -> Iterator[_Change]:
     before, after = (Counter(f"{call.name}({_json(call.args)})" for call in calls) for calls in (old, new))
     dropped, added = list((before - after).elements()), list((after - before).elements())
-    replaced = [(call, other) for call in dropped if (other := _same_tool(call, added))]
-    lost = [call for call in dropped if call not in {old_call for old_call, _ in replaced}]
-    more = [call for call in added if call not in {new_call for _, new_call in replaced}]
+    tool_of = {other.partition("(")[0]: other for other in reversed(added)}
+    replaced = [(call, tool_of[tool]) for call in dropped if (tool := call.partition("(")[0]) in tool_of]
+    lost = [call for call in dropped if call.partition("(")[0] not in tool_of]
+    more = [call for call in added if call not in {other for _, other in replaced}]
     for call, other in replaced[:_ITEMS]:
-        edit = {"edit": "call_replaced", "turn": turn, "old": excerpt(call, 80), "new": excerpt(other, 80)}
-        yield "other", edit
+        yield "other", {"edit": "call_replaced", "turn": turn, "old": excerpt(call, 80), "new": excerpt(other, 80)}
     if lost:
         yield "looser", {"edit": "calls_removed", "turn": turn, **_items(lost)}
     if more:
@@ -242,11 +239,6 @@ def _call_changes(turn: int, old: Sequence[CallBrief], new: Sequence[CallBrief],
         yield "other", {"edit": "calls_added", "turn": turn, **_items(more)}
     if not dropped and not added and tuple(old) != tuple(new):
         yield "other", {"edit": "calls_reordered", "turn": turn}
-
-
-def _same_tool(call: str, others: Iterable[str]) -> str | None:
-    name = call.partition("(")[0]
-    return next((other for other in others if other.partition("(")[0] == name), None)
 
 
 def _rubric_changes(turn: int | None, old: frozenset[str], new: frozenset[str]) -> Iterator[_Change]:
@@ -261,11 +253,10 @@ def _items(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    def plain(item: Any) -> Any:
+        return item.model_dump(exclude_none=True) if isinstance(item, BaseModel) else str(item)
 
-
-_Loss = tuple[float, PairName, dict[str, Any]]
-"""The loss of a pair's stored score, the pair, and its old and new values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=plain)
 
 
 def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
@@ -287,11 +278,9 @@ def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
         {record.key: record for record in with_current_names(stored, current).cases}
         for stored in (base.baseline, head.baseline)
     )
-    losses: dict[FindingCode, list[_Loss]] = {
-        FindingCode.BASELINE_SCORES_REMOVED: [],
-        FindingCode.BASELINE_SCORES_LOWERED: [],
-        FindingCode.BASELINE_SCORES_THINNED: [],
-    }
+    removed: list[_Loss] = []
+    lowered: list[_Loss] = []
+    thinned: list[_Loss] = []
     for case, info in ((case, info) for item in head.sets for case in item.cases for info in item.criteria):
         key = kept_key(case.key)
         then, now = (comparable_record(case.digest, info, side.get(key)) for side in (before, after))
@@ -299,15 +288,19 @@ def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
             continue
         pair = key, kept_name(info.name)
         if isinstance(now, Incomparable):
-            losses[FindingCode.BASELINE_SCORES_REMOVED].append((1.0, pair, {}))
+            removed.append((1.0, pair, {}))
             continue
         fall = then.average - now.average if info.goal == "maximize" else now.average - then.average
         if fall > 0 and differs(then.average, now.average):
             change = {"old": float(then.average), "new": float(now.average)}
-            losses[FindingCode.BASELINE_SCORES_LOWERED].append((fall, pair, change))
+            lowered.append((fall, pair, change))
         elif now.n < then.n:
-            losses[FindingCode.BASELINE_SCORES_THINNED].append((then.n - now.n, pair, {"old": then.n, "new": now.n}))
-    for code, found in losses.items():
+            thinned.append((then.n - now.n, pair, {"old": then.n, "new": now.n}))
+    for code, found in (
+        (FindingCode.BASELINE_SCORES_REMOVED, removed),
+        (FindingCode.BASELINE_SCORES_LOWERED, lowered),
+        (FindingCode.BASELINE_SCORES_THINNED, thinned),
+    ):
         if worst := sorted(found, key=lambda loss: (-loss[0], loss[1])):
             named = [case_reference(*key, criterion=name, **change) for _, (key, name), change in worst[:NAMED]]
             key, name = worst[0][1]
@@ -330,10 +323,6 @@ def _added_acceptances(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
             yield _finding(code, Subject(**names), **data)
 
 
-def _named(cases: Sequence[CaseSnapshot], most: int) -> dict[str, Any]:
-    return named_cases([case.key for case in cases], most)
-
-
 def _finding(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
     return finding("advisory", code, subject, **data)
 
@@ -354,25 +343,30 @@ def weaker_rules(base: Snapshot, head: Snapshot, *, with_merge: bool = False) ->
     """
     if base.policy is None or head.policy is None:
         return
-    where = _policy_file(head) | {"with_merge": with_merge}
-    if is_looser(Settings, "repeats", base.repeats, head.repeats):
-        yield _loosened("repeats cut", base.repeats, head.repeats, **where)
-    if is_looser(Settings, "fail_on", base.fail_on, head.fail_on):
-        yield _loosened("gate.fail_on", base.fail_on, head.fail_on, **where)
-    for name in _WHOLE:
-        old, new = getattr(base.policy, name), getattr(head.policy, name)
-        if is_looser(Policy, name, old, new):
-            yield _loosened(f"gate.{name}", old, new, **where)
-    yield from _weaker_for_criteria(base, base.policy, head, head.policy, where)
+    where: dict[str, Any] = {"file": excerpt(head.policy_file, 120), "with_merge": with_merge}
+    rules: list[tuple[str, type[BaseModel], str, Any, Any]] = [
+        ("repeats cut", Settings, "repeats", base.repeats, head.repeats),
+        ("gate.fail_on", Settings, "fail_on", base.fail_on, head.fail_on),
+        *((f"gate.{name}", Policy, name, getattr(base.policy, name), getattr(head.policy, name)) for name in _WHOLE),
+    ]
+    for rule, model, name, old, new in rules:
+        if is_looser(model, name, old, new):
+            yield _loosened(rule, old, new, **where)
+    goals = {info.name: info.goal for side in (base, head) for item in side.sets for info in item.criteria}
+    by_change: dict[tuple[str, Any, Any], list[str]] = {}
+    for name, goal in sorted(goals.items()):  # rules of criteria that score no set have no effect
+        then, now = (policy.for_criterion(name, goal) for policy in (base.policy, head.policy))
+        for rule in CriterionPolicy.model_fields:
+            old, new = getattr(then, rule), getattr(now, rule)
+            if is_looser(CriterionPolicy, rule, old, new):
+                by_change.setdefault((rule, old, new), []).append(name)
+    for (rule, old, new), names in by_change.items():
+        subject = Subject(criterion=names[0] if len(names) == 1 else None)
+        named = {"criteria": names[:_CRITERIA], "total": len(names)}
+        yield _loosened(f"gate.{rule}", old, new, subject=subject, **named, **where)
 
 
-def _policy_file(head: Snapshot) -> dict[str, Any]:
-    return {"file": excerpt(head.policy_file, 120)}
-
-
-def _weaker_modes(
-    base: Snapshot, head: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
-) -> Iterator[Finding]:
+def _weaker_modes(base: Snapshot, head: Snapshot, pairs: Iterable[_Pair], *, with_merge: bool) -> Iterator[Finding]:
     """Eval sets whose mode is weaker, then cases that are now in a set with a weaker mode.
 
     A set that was renamed together with its mode is not reported.
@@ -380,12 +374,13 @@ def _weaker_modes(
     if base.policy is None or head.policy is None:
         return
     then, now = base.policy.sets, head.policy.sets
+    file = excerpt(head.policy_file, 120)
     kept: set[str] = set()
-    weaker: dict[tuple[str, Mode, Mode], list[CaseSnapshot]] = defaultdict(list)
+    weaker: dict[tuple[str, Mode, Mode], list[CaseKey]] = defaultdict(list)
     for (old_set, _), (new_set, case) in pairs:
         old, new = then.get(old_set.eval_set, "blocking"), now.get(new_set.eval_set, "blocking")
         if is_looser(CriterionPolicy, "mode", old, new):
-            weaker[new_set.eval_set, old, new].append(case)
+            weaker[new_set.eval_set, old, new].append(case.key)
         else:
             kept.add(new_set.eval_set)
     kept -= {name for name, _, _ in weaker}
@@ -395,30 +390,12 @@ def _weaker_modes(
         if is_looser(CriterionPolicy, "mode", old, new) and name not in kept
     }
     for name, (old, new) in reported.items():
-        yield _loosened("gate.mode", old, new, eval_set=name, **_policy_file(head), with_merge=with_merge)
+        yield _loosened("gate.mode", old, new, eval_set=name, file=file, with_merge=with_merge)
     for (name, old, new), cases in sorted(weaker.items(), key=lambda item: item[0]):
         if name not in reported:
             later = with_merge and not is_looser(CriterionPolicy, "mode", old, then.get(name, "blocking"))
-            named = _named(cases, _SINGLY)
-            yield _loosened("gate.mode", old, new, eval_set=name, **named, **_policy_file(head), with_merge=later)
-
-
-def _weaker_for_criteria(
-    base: Snapshot, base_policy: Policy, head: Snapshot, head_policy: Policy, where: Mapping[str, Any]
-) -> Iterator[Finding]:
-    """Weaker rules of criteria that score any set; others have no effect."""
-    goals = {info.name: info.goal for side in (base, head) for item in side.sets for info in item.criteria}
-    by_change: dict[tuple[str, Any, Any], list[str]] = {}
-    for name, goal in sorted(goals.items()):
-        then, now = (policy.for_criterion(name, goal) for policy in (base_policy, head_policy))
-        for rule in CriterionPolicy.model_fields:
-            old, new = getattr(then, rule), getattr(now, rule)
-            if is_looser(CriterionPolicy, rule, old, new):
-                by_change.setdefault((rule, old, new), []).append(name)
-    for (rule, old, new), names in by_change.items():
-        subject = Subject(criterion=names[0] if len(names) == 1 else None)
-        named = {"criteria": names[:_CRITERIA], "total": len(names)}
-        yield _loosened(f"gate.{rule}", old, new, subject=subject, **named, **where)
+            named = named_cases(cases, _SINGLY)
+            yield _loosened("gate.mode", old, new, eval_set=name, **named, file=file, with_merge=later)
 
 
 def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
@@ -473,12 +450,7 @@ def _show_value(value: Any, workspace: Path | None = None) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    text = json.dumps(value, default=_plain, sort_keys=True) if isinstance(value, dict | tuple) else str(value)
-    return excerpt(text, _MAX_VALUE)
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else str(value)
+    return excerpt(_json(value) if isinstance(value, dict | tuple) else str(value), _MAX_VALUE)
 
 
 def _loosened(rule: str, old: Any, new: Any, subject: Subject = RUN, **data: Any) -> Finding:

@@ -117,11 +117,6 @@ def case_identities(sets: Iterable[SetSnapshot | PlannedSet]) -> Iterator[CaseId
         yield from (CaseIdentity(key, digest, criteria) for key, digest in cases)
 
 
-def _set_snapshot(planned: PlannedSet) -> SetSnapshot:
-    cases = tuple(_case(planned.case_key(item), item) for item in planned.cases)
-    return SetSnapshot(planned.agent, planned.key, planned.path, planned.infos, cases)
-
-
 def sets_of_result(result: RunResult) -> tuple[SetSnapshot, ...]:
     """The sets of a finished run, as far as results.json keeps their expectations."""
     found = []
@@ -143,6 +138,8 @@ def _case(key: CaseKey, item: PlannedCase) -> CaseSnapshot:
     setting = case.model_dump(
         include={"conversation_scenario", "session_input", "final_session_state"}, exclude_none=True
     )
+    own = set(type(case).model_fields.keys() - EvalCase.model_fields.keys())
+    rest = case.model_dump(mode="json", include=own, exclude={"metric_fields": _IN_TURNS})
     turns = tuple(
         TurnSnapshot(
             asked=text_digest(repr(turn.user_content.model_dump(exclude_none=True, exclude={"role"}))),
@@ -157,16 +154,10 @@ def _case(key: CaseKey, item: PlannedCase) -> CaseSnapshot:
         item.digest,
         turns,
         _rubrics(case.rubrics),
-        text_digest(repr(sorted(setting.items()))),
-        _rest(case),
+        setting=text_digest(repr(sorted(setting.items()))),
+        rest=text_digest(json.dumps(rest, sort_keys=True)) if any(rest.values()) else "",
         recorded=isinstance(case, DatasetCase) and bool(case.recorded),
     )
-
-
-def _rest(case: EvalCase) -> str:
-    own = type(case).model_fields.keys() - EvalCase.model_fields.keys()
-    fields = case.model_dump(mode="json", include=set(own), exclude={"metric_fields": _IN_TURNS})
-    return text_digest(json.dumps(fields, sort_keys=True)) if any(fields.values()) else ""
 
 
 def _rubrics(rubrics: Iterable[Rubric] | None) -> frozenset[str]:
@@ -262,7 +253,16 @@ def _snapshot(settings: Settings, sets: Iterable[PlannedSet]) -> Snapshot:
     except ResultsError:  # nothing can be compared with an unreadable file
         baseline = None
     return Snapshot(
-        sets=tuple(map(_set_snapshot, sets)),
+        sets=tuple(
+            SetSnapshot(
+                planned.agent,
+                planned.key,
+                planned.path,
+                planned.infos,
+                tuple(_case(planned.case_key(item), item) for item in planned.cases),
+            )
+            for planned in sets
+        ),
         policy=settings.policy,
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
@@ -281,13 +281,19 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
     try:
         with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, found.open_repository() as repository:
             root = Path(name).resolve()
-            wanted = _is_read_or_code if _names_functions(repository, found.commit) else _is_read
+            wanted = _wanted(repository, found.commit)
             export_tree(repository, found.commit, root, wanted=wanted)
             folder = root / found.inner if found.inner else root
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has only default rules
             if not context.event.is_change:
                 return _read_checkout(found, folder, context)
-            unknown = tuple(_export_submodules(found, repository, root, wanted))
+            unknown = []
+            for path, commit, submodule in found.submodules(repository):
+                if submodule.commit(commit) is not None:
+                    export_tree(submodule, commit, root / path, wanted=wanted)
+                else:
+                    why = f"its commit {commit[:10]} is not here"
+                    unknown.append(f"what the change does in the submodule {path} is not known: {why}")
             beyond_git = _copy_beyond_git(found, repository.submodules(found.commit), folder, context)
             read = _read_checkout(found, folder, context, beyond_git)
             return replace(read, notes=(*unknown, *read.notes)) if isinstance(read, BaseSnapshot) else read
@@ -295,15 +301,21 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
         return BaseUnavailable(f"the files of the base commit {short} cannot be had: {error}", found.commit)
 
 
-def _export_submodules(
-    base: BaseCommit, repository: Repository, root: Path, wanted: Callable[[str, int], bool]
-) -> Iterator[str]:
-    """Write the files of the base's submodules; yield notes for commits that the checkout lacks."""
-    for path, commit, submodule in base.submodules(repository):
-        if submodule.commit(commit) is not None:
-            export_tree(submodule, commit, root / path, wanted=wanted)
-        else:
-            yield f"what the change does in the submodule {path} is not known: its commit {commit[:10]} is not here"
+def _wanted(repository: Repository, commit: str) -> Callable[[str, int], bool]:
+    """Which files to write: those that hold settings, cases and agents, and code if a criteria file names some."""
+    named = [
+        file.oid
+        for file in repository.all_files(commit)
+        if (file.size or 0) <= MAX_CODE and file.name.endswith((".yaml", ".yml", "eval_config.json"))
+    ]
+    code = any(b"custom_function_file" in content for content in repository.blobs(named).values())
+
+    def is_read(path: str, size: int) -> bool:
+        name = PurePosixPath(path)
+        text = size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
+        return text or (code and size <= MAX_CODE and name.suffix == ".py")
+
+    return is_read
 
 
 def _copy_beyond_git(
@@ -338,25 +350,6 @@ def _copy_beyond_git(
     return frozenset(copied)
 
 
-def _is_read(path: str, size: int) -> bool:
-    name = PurePosixPath(path)
-    return size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
-
-
-def _names_functions(repository: Repository, commit: str) -> bool:
-    """Whether a criteria file of agents-cli has a metric whose code is in a separate file."""
-    named = [
-        file.oid
-        for file in repository.all_files(commit)
-        if (file.size or 0) <= MAX_CODE and file.name.endswith((".yaml", ".yml", "eval_config.json"))
-    ]
-    return any(b"custom_function_file" in content for content in repository.blobs(named).values())
-
-
-def _is_read_or_code(path: str, size: int) -> bool:
-    return _is_read(path, size) or (size <= MAX_CODE and path.endswith(".py"))
-
-
 def _read_checkout(
     base: BaseCommit, root: Path, context: CommandContext, beyond_git: Collection[str] = ()
 ) -> BaseSnapshot | BaseUnavailable:
@@ -375,6 +368,9 @@ def _read_checkout(
         )
     agents = {found.agent.name: found.agent for found in discovery.sets}
     agents |= {agent.name: agent for agent in there.agents}
+    named = (path for found in discovery.sets for path in (found.criteria_file, found.agent.criteria))
+    criteria = {path for path in named if isinstance(path, Path)}
+    files = {file for path in criteria for file in (path, *function_files(path, there.workspace))}
     return BaseSnapshot(
         source=base,
         settings=_relocate(there, root, here),
@@ -383,7 +379,9 @@ def _read_checkout(
         agents=tuple(_relocate(agent, root, here) for agent in agents.values()),
         notes=tuple(notes),
         chosen_agents_lack=lack,
-        scoring_files=tuple(sorted(_scoring_files(discovery, there.workspace))),
+        scoring_files=tuple(
+            sorted(relative(file, there.workspace) for file in files if file.is_relative_to(there.workspace))
+        ),
     )
 
 
@@ -395,22 +393,13 @@ def _without_copies(snapshot: Snapshot, beyond_git: Collection[str]) -> Snapshot
     committed = {
         (item.agent, case.digest) for item in snapshot.sets if item.path not in beyond_git for case in item.cases
     }
-    return replace(
-        snapshot,
-        sets=tuple(
-            replace(item, cases=tuple(case for case in item.cases if (item.agent, case.digest) not in committed))
-            if item.path in beyond_git
-            else item
-            for item in snapshot.sets
-        ),
-    )
-
-
-def _scoring_files(discovery: Discovery, root: Path) -> set[str]:
-    named = [path for found in discovery.sets for path in (found.criteria_file, found.agent.criteria)]
-    criteria = {path for path in named if isinstance(path, Path)}
-    files = {file for path in criteria for file in (path, *function_files(path, root))}
-    return {path.relative_to(root).as_posix() for path in files if path.is_relative_to(root)}
+    sets = []
+    for item in snapshot.sets:
+        cases = item.cases
+        if item.path in beyond_git:
+            cases = tuple(case for case in cases if (item.agent, case.digest) not in committed)
+        sets.append(replace(item, cases=cases))
+    return replace(snapshot, sets=tuple(sets))
 
 
 def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings, bool]:
@@ -432,22 +421,17 @@ def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings
     cwd = cwd if cwd.is_dir() else root
     environ["GITHUB_WORKSPACE"] = new
     for name in _FILES_OF_INPUTS:
-        _drop_absent_file(name, flags, environ, cwd, root)
+        if flags.get(name) and not (cwd / str(flags[name])).is_file():
+            del flags[name]
+        for variable in BY_NAME[name].variables:
+            text = environ.get(variable, "").strip()
+            if text and "\n" not in text and not text.startswith("{") and not (root / text).is_file():
+                del environ[variable]
     found = resolve(flags=flags, environ=environ, cwd=cwd, may_lack=True).settings
     chosen = [name for name in ("agent", *BY_NAME["agent"].variables) if flags.pop(name, None) or environ.pop(name, "")]
     if not chosen or found.only_agents:
         return found, False
     return resolve(flags=flags, environ=environ, cwd=cwd, may_lack=True).settings, True
-
-
-def _drop_absent_file(name: str, flags: dict[str, Any], environ: dict[str, str], cwd: Path, root: Path) -> None:
-    """Drop a flag or an input that names a file which the base commit lacks."""
-    if flags.get(name) and not (cwd / str(flags[name])).is_file():
-        del flags[name]
-    for variable in BY_NAME[name].variables:
-        text = environ.get(variable, "").strip()
-        if text and "\n" not in text and not text.startswith("{") and not (root / text).is_file():
-            del environ[variable]
 
 
 def _load(there: Settings, discovery: Discovery, commit: str) -> tuple[list[PlannedSet], list[str]]:
