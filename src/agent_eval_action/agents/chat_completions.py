@@ -7,8 +7,7 @@ they did as ``messages`` beside ``choices``; otherwise only calls left to the cl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -19,6 +18,7 @@ from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRe
 from agent_eval_action.agents.chat_messages import (
     Message,
     TurnMessages,
+    as_text,
     gemini_usage,
     history_messages,
     messages_since,
@@ -136,27 +136,25 @@ def read_completion(body: Any, asked: str = "") -> TurnMessages | AttemptError:
     messages = messages_since(asked, listed)
     if not messages or not _ends_with(messages, message):
         messages.append(message)
-    finish, model = choice.get("finish_reason"), body.get("model")
-    turn = TurnMessages(
-        messages=messages, model=model if isinstance(model, str) else None, usage=gemini_usage(body.get("usage"))
+    usage = gemini_usage(body.get("usage"))
+    return _refusal(choice.get("finish_reason"), messages[-1]) or TurnMessages(
+        messages, model=as_text(body.get("model")), usage=usage
     )
-    return _finished(turn, finish)
 
 
 def _ends_with(messages: list[Message], message: Message) -> bool:
     return messages[-1].get("role") == "assistant" and messages[-1].get("content") == message.get("content")
 
 
-def _finished(turn: TurnMessages, finish: Any) -> TurnMessages | AttemptError:
-    """Return the turn, or an error if its finish reason explains why there is no answer."""
+def _refusal(finish: Any, last: Message) -> AttemptError | None:
+    """Return the error if the finish reason explains why there is no answer."""
     if finish == "content_filter":
         return AttemptError(kind=ErrorKind.EXCEPTION, message="the server blocked the answer (content_filter)")
-    last = turn.messages[-1]
     is_empty = not any(last.get(key) for key in ("content", "tool_calls", "function_call", "refusal"))
     if finish == "length" and is_empty:
         message = "the answer has no text: the model met its limit of tokens first (finish_reason: length)"
         return AttemptError(kind=ErrorKind.EXCEPTION, message=message)
-    return turn
+    return None
 
 
 def _reported_error(error: Any) -> AttemptError:
@@ -167,68 +165,68 @@ def _reported_error(error: Any) -> AttemptError:
     return AttemptError(kind=kind, message=f"the server reports an error: {text}")
 
 
-@dataclass
+_Pieces = defaultdict[str, list[str]]
+
+
 class _StreamedMessage:
     """A streamed message so far. Texts are joined only at the end: a stream has a piece per token."""
 
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    calls: list[dict[str, list[str]]] = field(default_factory=list)
-    open_calls: dict[int, dict[str, list[str]]] = field(default_factory=dict)
-    function: dict[str, list[str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._texts: _Pieces = defaultdict(list)
+        self._function: _Pieces = defaultdict(list)
+        self._calls: list[_Pieces] = []
+        self._open_calls: dict[int, _Pieces] = {}
 
     def add(self, delta: dict[str, Any]) -> None:
-        for name in ("content", "refusal", "reasoning_content"):
-            if isinstance(delta.get(name), str):
-                self.texts.setdefault(name, []).append(delta[name])
+        _append(self._texts, delta, "content", "refusal", "reasoning_content")
+        _append(self._function, delta.get("function_call"), "name", "arguments")
         listed = delta.get("tool_calls")
         for position, entry in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(entry, dict):
-                _append(self._call(entry, position), entry.get("function"), "name", "arguments")
-        _append(self.function, delta.get("function_call"), "name", "arguments")
+                # By index; some servers omit it or repeat it for each call.
+                index, function = entry.get("index"), entry.get("function")
+                place = index if isinstance(index, int) else position
+                if place not in self._open_calls or self._is_another(self._open_calls[place], entry):
+                    self._open_calls[place] = defaultdict(list)
+                    self._calls.append(self._open_calls[place])
+                call = self._open_calls[place]
+                if not any(call["id"]):
+                    _append(call, entry, "id")
+                _append(call, function, "name", "arguments")
 
-    def _call(self, entry: dict[str, Any], position: int) -> dict[str, list[str]]:
-        """Return the call that a piece belongs to, by index; some servers omit it or repeat it for each call."""
-        index, identifier, function = entry.get("index"), entry.get("id") or "", entry.get("function")
-        place = index if isinstance(index, int) else position
-        call = self.open_calls.get(place, {})
-        known = "".join(call.get("id", ()))
-        is_named = isinstance(function, dict) and bool(function.get("name"))
-        is_another = identifier != known if identifier and known else is_named and _is_json(call.get("arguments", ()))
-        if place not in self.open_calls or is_another:
-            call = self.open_calls[place] = {}
-            self.calls.append(call)
-        if not call.get("id"):
-            _append(call, entry, "id")
-        return call
+    @staticmethod
+    def _is_another(call: _Pieces, entry: dict[str, Any]) -> bool:
+        identifier, known, function = entry.get("id"), "".join(call["id"]), entry.get("function")
+        if identifier and known:
+            return bool(identifier != known)
+        if not isinstance(function, dict) or not function.get("name"):
+            return False
+        try:
+            json.loads("".join(call["arguments"]))
+        except (ValueError, RecursionError):
+            return False
+        return True
 
     def message(self) -> Message:
-        message: Message = {"role": "assistant", "content": None}
-        message.update({name: "".join(pieces) for name, pieces in self.texts.items()})
-        if self.calls:
-            message["tool_calls"] = [_whole_call(call) for call in self.calls]
-        if self.function:
-            message["function_call"] = {name: "".join(pieces) for name, pieces in self.function.items()}
+        message: Message = {"role": "assistant", "content": None, **_joined(self._texts)}
+        if self._calls:
+            calls = [{"name": "", "arguments": "", **_joined(call)} for call in self._calls]
+            message["tool_calls"] = [
+                {"id": call.pop("id", None), "type": "function", "function": call} for call in calls
+            ]
+        if self._function:
+            message["function_call"] = _joined(self._function)
         return message
 
 
-def _append(pieces: dict[str, list[str]], given: Any, *names: str) -> None:
+def _append(pieces: _Pieces, given: Any, *names: str) -> None:
     for name in names:
         if isinstance(given, dict) and isinstance(given.get(name), str):
-            pieces.setdefault(name, []).append(given[name])
+            pieces[name].append(given[name])
 
 
-def _is_json(pieces: Iterable[str]) -> bool:
-    try:
-        json.loads("".join(pieces))
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _whole_call(call: dict[str, list[str]]) -> Message:
-    joined = {name: "".join(pieces) for name, pieces in call.items()}
-    function = {"name": joined.get("name", ""), "arguments": joined.get("arguments", "")}
-    return {"id": joined.get("id"), "type": "function", "function": function}
+def _joined(pieces: _Pieces) -> dict[str, Any]:
+    return {name: "".join(texts) for name, texts in pieces.items() if texts}
 
 
 async def _read_stream(response: httpx.Response, asked: str) -> TurnMessages | AttemptError:

@@ -57,36 +57,23 @@ def tool_calls(message: Mapping[str, Any]) -> list[FunctionCall]:
 
 def _call(function: Any, identifier: Any) -> FunctionCall:
     named = function if isinstance(function, dict) else {}
-    name = named.get("name")
     given = next((named[key] for key in ("arguments", "args", "input") if key in named), None)
-    return FunctionCall(
-        id=identifier if isinstance(identifier, str) else None,
-        name=name if isinstance(name, str) else None,
-        args=_arguments(given),
-    )
+    value = _parsed(given.strip() or "{}") if isinstance(given, str) else given
+    # What is not a JSON object goes under a key of its own, as in ADK.
+    args = {} if value is None else value if isinstance(value, dict) else {"arguments": value}
+    return FunctionCall(id=as_text(identifier), name=as_text(named.get("name")), args=args)
 
 
-def _arguments(given: Any) -> dict[str, Any]:
-    """Return arguments as a mapping; what is not a JSON object goes under ``arguments``."""
-    value = given
-    if isinstance(given, str):
-        try:
-            value = json.loads(given) if given.strip() else {}
-        except (ValueError, RecursionError):
-            value = given
-    if value is None:
-        return {}
-    return value if isinstance(value, dict) else {"arguments": value}
-
-
-def _response(content: Any) -> dict[str, Any]:
-    """Return a tool result as a mapping; what is not a JSON object goes under ``result``, as in ADK."""
-    text = message_text(content)
+def _parsed(text: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        value = text
-    return value if isinstance(value, dict) else {"result": value}
+        return text
+
+
+def as_text(value: Any) -> str | None:
+    """Return a text of a server or a program; None for anything else."""
+    return value if isinstance(value, str) else None
 
 
 def gemini_usage(reported: Any) -> dict[str, int]:
@@ -111,69 +98,53 @@ class TurnMessages:
 
     def invocation(self, user_content: Content, invocation_id: str) -> Invocation:
         """Return the turn; its answer is the text of the last assistant message."""
-        spoken = [number for number, message in enumerate(self.messages) if _role(message) == "assistant"]
-        last = spoken[-1] if spoken else -1
+        last = next((message for message in reversed(self.messages) if _role(message) == "assistant"), None)
         names: dict[str | None, str | None] = {}
-        events: list[InvocationEvent] = []
-        for number, message in enumerate(self.messages):
-            event = self._event(message, number == last, names)
-            if event is not None:
-                events.append(event)
-        text = _spoken_text(self.messages[last]) if spoken else ""
+        made = (self._event(message, message is last, names) for message in self.messages)
+        text = _spoken_text(last) if last is not None else ""
         return Invocation(
             invocation_id=invocation_id,
             user_content=user_content,
             final_response=Content(role="model", parts=(Part(text=text),)) if text else None,
-            intermediate_data=InvocationEvents(invocation_events=tuple(events)),
+            intermediate_data=InvocationEvents(invocation_events=tuple(filter(None, made))),
         )
 
     def _event(
         self, message: Mapping[str, Any], is_last: bool, names: dict[str | None, str | None]
     ) -> InvocationEvent | None:
-        role = _role(message)
-        author = message.get("name") if role == "assistant" and isinstance(message.get("name"), str) else self.author
+        role, author, parts = _role(message), self.author, list[Part]()
         if role in ("tool", "function"):
-            parts: tuple[Part, ...] = (Part(function_response=_tool_result(message, names)),)
+            identifier, value = as_text(message.get("tool_call_id")), _parsed(message_text(message.get("content")))
+            name = as_text(message.get("name")) or names.get(identifier)
+            response = value if isinstance(value, dict) else {"result": value}  # as in ADK
+            parts.append(Part(function_response=FunctionResponse(id=identifier, name=name, response=response)))
         elif role == "assistant":
+            author = as_text(message.get("name")) or author
             calls = tool_calls(message)
             names.update({call.id: call.name for call in calls})
+            if thought := as_text(message.get("reasoning_content")):
+                parts.append(Part(text=thought, thought=True))
             # The text of the last message is the answer; here it would count twice.
-            text = "" if is_last and not calls else _spoken_text(message)
-            thought = message.get("reasoning_content")
-            parts = (
-                *((Part(text=thought, thought=True),) if isinstance(thought, str) and thought else ()),
-                *((Part(text=text),) if text else ()),
-                *(Part(function_call=call) for call in calls),
-            )
+            if (calls or not is_last) and (text := _spoken_text(message)):
+                parts.append(Part(text=text))
+            parts += [Part(function_call=call) for call in calls]
         else:
             return None
+        content = Content(role="model" if role == "assistant" else "user", parts=tuple(parts)) if parts else None
         return InvocationEvent(
-            author=str(author),
-            content=Content(role="user" if role != "assistant" else "model", parts=parts) if parts else None,
+            author=author,
+            content=content,
             usage_metadata=self.usage or None if is_last else None,
             model_version=self.model if is_last else None,
         )
 
 
-def _tool_result(message: Mapping[str, Any], names: Mapping[str | None, str | None]) -> FunctionResponse:
-    identifier = message.get("tool_call_id")
-    identifier = identifier if isinstance(identifier, str) else None
-    name = message.get("name")
-    return FunctionResponse(
-        id=identifier,
-        name=name if isinstance(name, str) else names.get(identifier),
-        response=_response(message.get("content")),
-    )
-
-
 def _role(message: Mapping[str, Any]) -> str:
-    role = message.get("role")
-    return role if isinstance(role, str) else "assistant"
+    return as_text(message.get("role")) or "assistant"
 
 
 def _spoken_text(message: Mapping[str, Any]) -> str:
-    refusal = message.get("refusal")
-    return message_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")
+    return message_text(message.get("content")) or as_text(message.get("refusal")) or ""
 
 
 def messages_since(asked: str, listed: Iterable[Any]) -> list[Message]:

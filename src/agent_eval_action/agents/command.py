@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEn
 from agent_eval_action.agents.chat_messages import (
     Message,
     TurnMessages,
+    as_text,
     as_tool_call,
     gemini_usage,
     history_messages,
@@ -29,7 +30,6 @@ from agent_eval_action.agents.chat_messages import (
 )
 from agent_eval_action.agents.dataset_command import PLACEHOLDERS, DatasetCommandAgent, command_conditions
 from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
-from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import quoted, sendable_json
 from agent_eval_action.processes.agent_service import Program, begin_program, program_log
@@ -141,23 +141,19 @@ def _read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | No
     return None if other else value
 
 
-@dataclass
 class CommandAgent:
-    """An ``AgentDriver``. Runs at most ``size`` programs at a time, each for one session."""
+    """An ``AgentDriver``. Runs at most ``workers`` programs at a time, each for one session."""
 
-    spec: AgentRuntimeSpec
-    words: tuple[str, ...]
-    size: int
-    traces: TurnTraces
-    _idle: list[LineProgram] = field(default_factory=list, init=False)
-    _running: set[LineProgram] = field(default_factory=set, init=False)
-    _slots: asyncio.Semaphore = field(init=False)
-    _log: OutputLog = field(init=False)
-    _started: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.size)
+    def __init__(self, context: DriverContext, words: tuple[str, ...]) -> None:
+        self.spec = runtime_spec(context)
+        self.traces = TurnTraces(context)
+        self._words = words
+        self._idle: list[LineProgram] = []
+        self._running: set[LineProgram] = set()
+        size = context.agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
+        self._slots = asyncio.Semaphore(size)
         self._log = program_log(self.spec)
+        self._started = 0
 
     async def start(self) -> AgentConditions | AttemptError:
         """Start the first program, so that a broken command fails before any case runs."""
@@ -166,19 +162,19 @@ class CommandAgent:
         if isinstance(program, AttemptError):
             return program
         self._idle.append(program)
-        return command_conditions(self.spec, self.words)
+        return command_conditions(self.spec, self._words)
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         # Repeats of a case that pins its session id have the same id.
         alone = request.alone or request.session_id is not None
         await self._slots.acquire()
+        program: LineProgram | AttemptError | None = None
         try:
             program = await self._take(alone=alone)
-        except BaseException:
-            self._slots.release()
-            raise
+        finally:
+            if not isinstance(program, LineProgram):
+                self._slots.release()
         if isinstance(program, AttemptError):
-            self._slots.release()
             return program
         return CommandSession(self, program, request, usable=not alone)
 
@@ -210,7 +206,7 @@ class CommandAgent:
         self._started += 1
         source = f"program-{self._started}"
         variables = self.traces.variables(source)
-        started = await begin_program(self.spec, self.words, self._log, variables, pipes=True)
+        started = await begin_program(self.spec, self._words, self._log, variables, pipes=True)
         if isinstance(started, AttemptError):
             return started
         program = await LineProgram.connect(started, self._log, self.spec.limits.turn_bytes, source)
@@ -285,10 +281,10 @@ def _reported_error(error: Any) -> AttemptError:
     named = error if isinstance(error, dict) else {}
     reported = named.get("message") or error
     kind = next((kind for kind in _REPORTED_KINDS if named.get("kind") == kind.value), ErrorKind.EXCEPTION)
-    return AttemptError(kind=kind, message=f"the program reports an error: {quoted(_as_text(reported))}")
+    return AttemptError(kind=kind, message=f"the program reports an error: {quoted(_written(reported))}")
 
 
-def _as_text(value: Any) -> str:
+def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -322,13 +318,8 @@ def answer_messages(answer: Mapping[str, Any], asked: str) -> TurnMessages:
     text, last = answer.get("text"), messages[-1] if messages else {}
     if text and (last.get("role") != "assistant" or message_text(last.get("content")) != text):
         messages.append({"role": "assistant", "content": text})
-    author, model = answer.get("author"), answer.get("model")
-    return TurnMessages(
-        messages=messages,
-        author=author if isinstance(author, str) and author else "agent",
-        model=model if isinstance(model, str) else None,
-        usage=gemini_usage(answer.get("usage")),
-    )
+    author, model = as_text(answer.get("author")) or "agent", as_text(answer.get("model"))
+    return TurnMessages(messages, author, model, gemini_usage(answer.get("usage")))
 
 
 def _call_messages(listed: Iterable[Message]) -> list[Message]:
@@ -338,7 +329,7 @@ def _call_messages(listed: Iterable[Message]) -> list[Message]:
             entry["id"] = f"call_{uuid4().hex[:8]}_{number}"
     calls = [as_tool_call(call, str(call.id)) for call in tool_calls({"tool_calls": entries})]
     results = [
-        {"role": "tool", "tool_call_id": entry["id"], "content": _as_text(entry["result"])}
+        {"role": "tool", "tool_call_id": entry["id"], "content": _written(entry["result"])}
         for entry in entries
         if "result" in entry
     ]
@@ -353,9 +344,8 @@ def make_command_agent(context: DriverContext) -> CommandAgent | DatasetCommandA
     agent, words = context.agent, tuple(context.agent.command or ())
     missing = [placeholder for placeholder in PLACEHOLDERS if not any(placeholder in word for word in words)]
     if not missing:
-        return DatasetCommandAgent(runtime_spec(context), words, context.settings.concurrency)
+        return DatasetCommandAgent(context, words)
     if len(missing) < len(PLACEHOLDERS):
         hint = "for example `command: python extension.py --dataset {dataset} --output {output}`"
         raise ConfigError(f"the command of the agent {agent.name} lacks {missing[0]}", hint)
-    size = agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
-    return CommandAgent(runtime_spec(context), words, size, TurnTraces(context))
+    return CommandAgent(context, words)

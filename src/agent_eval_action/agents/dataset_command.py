@@ -13,11 +13,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.adk import runtime_spec
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.variable_advice import with_advice
 from agent_eval_action.diagnostics.reader import Source, plural, read_bytes
 from agent_eval_action.diagnostics.suggestions import free_name
@@ -28,7 +29,6 @@ from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.llm.client import sendable_json
 from agent_eval_action.processes.agent_service import Program, begin_program, program_log, shown_command, start_failure
-from agent_eval_action.processes.process import OutputLog
 from agent_eval_action.results.evalset import Content, DatasetCase, Invocation, JsonObject
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
@@ -59,23 +59,20 @@ class _PendingTurn:
             self.answer.set_result(answer)
 
 
-@dataclass
 class DatasetCommandAgent:
-    """An ``AgentDriver``. Runs one program at a time, for at most ``size`` waiting turns."""
+    """An ``AgentDriver``. Runs one program at a time, for as many waiting turns as sessions run at once."""
 
-    spec: AgentRuntimeSpec
-    words: tuple[str, ...]
-    size: int
-    _waiting: list[_PendingTurn] = field(default_factory=list, init=False)
-    _runner: asyncio.Task[None] | None = field(default=None, init=False)
-    _log: OutputLog = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, context: DriverContext, words: tuple[str, ...]) -> None:
+        self.spec = runtime_spec(context)
+        self._words = words
+        self._size = context.settings.concurrency
+        self._waiting: list[_PendingTurn] = []
+        self._runner: asyncio.Task[None] | None = None
         self._log = program_log(self.spec)
 
     async def start(self) -> AgentConditions | AttemptError:
         """Start nothing: a program runs once there is a dataset."""
-        return command_conditions(self.spec, self.words)
+        return command_conditions(self.spec, self._words)
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         return DatasetSession(self, request)
@@ -106,7 +103,7 @@ class DatasetCommandAgent:
             while self._waiting:
                 await asyncio.sleep(_GATHER_S)
                 alone = [pending for pending in self._waiting if pending.alone]
-                batch = alone[:1] or self._waiting[: self.size]
+                batch = alone[:1] or self._waiting[: self._size]
                 self._waiting = [pending for pending in self._waiting if pending not in batch]
                 for pending, answer in zip(batch, await self._run(batch), strict=True):
                     pending.settle(answer)
@@ -126,7 +123,7 @@ class DatasetCommandAgent:
         try:
             folder = await asyncio.to_thread(_make_folder, self.spec, {"eval_cases": cases})
         except (AgentEnvironmentError, OSError) as error:
-            return [start_failure(error, self.words)] * len(batch)
+            return [start_failure(error, self._words)] * len(batch)
         try:
             answered: dict[str, JsonObject] | AttemptError | None = await self._run_program(folder, batch)
             if answered is None:
@@ -141,7 +138,7 @@ class DatasetCommandAgent:
     async def _run_program(self, folder: Path, batch: Sequence[_PendingTurn]) -> AttemptError | None:
         """Run a program to its end; return an error if its output must not be used."""
         dataset, output = str(folder / "dataset.json"), str(folder / "out" / "answers.json")
-        words = [word.replace(PLACEHOLDERS[0], dataset).replace(PLACEHOLDERS[1], output) for word in self.words]
+        words = [word.replace(PLACEHOLDERS[0], dataset).replace(PLACEHOLDERS[1], output) for word in self._words]
         program = await begin_program(self.spec, words, self._log)
         if isinstance(program, AttemptError):
             return program

@@ -80,7 +80,6 @@ class RecordedAgent:
             return _unreadable(self._path, error)
 
     async def stop(self) -> None:
-        """Close the recording."""
         if self._file is not None:
             self._file.close()
             self._file = None
