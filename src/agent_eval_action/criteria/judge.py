@@ -34,7 +34,6 @@ from agent_eval_action.results.run_result import CastVote, CriterionScore, Score
 T = TypeVar("T")
 
 _DIGITS = 24
-_LABEL = re.compile(r"[a-z][a-z0-9_]*")
 _CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _SHOWN_AGAIN = 20_000
 _VOTE_WORDS = 300
@@ -42,15 +41,13 @@ _FINAL = frozenset({LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})  # asking again,
 
 
 def fences(texts: Mapping[str, str]) -> dict[str, str]:
-    """Wrap each text of a prompt, by label (snake_case), in tags that contain a digest of all texts.
+    """Wrap each text of a prompt, by label, in tags that contain a digest of all texts.
 
     The digest is stable, so answers can be cached, and cannot be forged: a text with a valid tag in it would have to
     contain its own digest. Texts are never cut, since a verdict on a part is worthless; the provider refuses what is
     over the model's limit, which becomes an error.
     """
     sent = {label: sendable(text) for label, text in texts.items()}
-    if wrong := next((label for label in sent if not _LABEL.fullmatch(label)), None):
-        raise ValueError(f"no label of a fence: {wrong!r}")
     digest = hashlib.sha256(json.dumps(sent, ensure_ascii=False).encode()).hexdigest()[:_DIGITS]
     return {label: f"<{label}-{digest}>\n{text}\n</{label}-{digest}>" for label, text in sent.items()}
 

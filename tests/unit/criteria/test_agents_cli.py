@@ -189,6 +189,15 @@ def test_a_judge_reads_the_prompt_filled_in_and_fenced_and_its_samples_are_avera
     )
 
 
+def test_a_field_s_name_may_have_capitals(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("id,prompt,reference,Topic\nhours,When?,From ten to four.,shop\n")
+    (row,) = load_eval_file(tmp_path / "q.csv", workspace=tmp_path).eval_set.eval_cases
+    llm = ScriptedLlm(lambda _: json.dumps({"explanation": "", "score": 4}))
+    config = "metrics_to_run: [help]\ncustom_metrics: [{name: help, prompt_template: 'About {Topic}: {response}'}]\n"
+    assert score(metric(tmp_path, config), ScoringContext(llm=llm), of=row).score == 4.0
+    assert "\nshop\n</Topic-" in llm.asked[0].messages[0].text
+
+
 def test_a_judge_that_fails_once_gives_no_score(tmp_path: Path) -> None:
     good = json.dumps({"explanation": "", "score": 5})
     away = LlmError(LlmErrorKind.UNAVAILABLE, "503")
