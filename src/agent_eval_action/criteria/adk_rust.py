@@ -30,7 +30,7 @@ from agent_eval_action.llm.client import LlmError
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.findings import excerpt
-from agent_eval_action.results.run_result import CriterionInfo, RubricScore, ScoreStatus, TurnScore
+from agent_eval_action.results.run_result import RubricScore, ScoreStatus, TurnScore
 
 Call = tuple[str | None, Any]
 """Name and arguments."""
@@ -62,14 +62,11 @@ class ToolTrajectoryScore(WorstTurnCriterion):
     name: ClassVar[str] = "tool_trajectory_score"
     by_events: ClassVar[bool] = True
     needs_reference: ClassVar[bool] = True
+    compared_calls: ClassVar[ExpectedCalls] = "exact"  # an extra call lowers the score
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"strict_order": becomes(False), "strict_args": becomes(False)}
 
     strict_order: bool = True
     strict_args: bool = False
-
-    @classmethod
-    def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
-        return "exact"  # an extra call lowers the score
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         expected = [(call.name, call.args) for call in sample.case.turns[turn].tool_calls()]

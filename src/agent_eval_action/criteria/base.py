@@ -159,6 +159,7 @@ class Criterion(AdkModel, abc.ABC):
     needs_threshold: ClassVar[bool] = True
     waits: ClassVar[bool] = False
     by_events: ClassVar[bool] = False
+    compared_calls: ClassVar[ExpectedCalls] = "ignored"
     scoring_version: ClassVar[str] = "1"
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # any change of an option not listed counts as relaxed
 
@@ -182,7 +183,7 @@ class Criterion(AdkModel, abc.ABC):
     @classmethod
     def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
         """How the criterion with these options compares tool calls with the expected ones."""
-        return "ignored"
+        return cls.compared_calls
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
@@ -230,11 +231,9 @@ class Criterion(AdkModel, abc.ABC):
         return CriterionScore(criterion=self.name, status=ScoreStatus.SCORED, score=score, passed=passed, **fields)
 
     def no_score(self, status: ScoreStatus, reason: str, **fields: Any) -> CriterionScore:
-        """A result without a score."""
         return CriterionScore(criterion=self.name, status=status, reason=reason, **fields)
 
     def unscored(self, turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR, **fields: Any) -> TurnScore:
-        """A turn without a score."""
         return TurnScore(turn=turn, status=status, reason=reason, **fields)
 
 

@@ -34,6 +34,7 @@ from agent_eval_action.results.trajectory import call_key, diff_calls, explain, 
 _EVERY: Final = "*"
 """In ``arguments``: tools without a rule of their own. In ``ignore`` of a rule: all arguments."""
 _SHOWN: Final = 4
+_TOO_DEEP: Final = "arguments of a call are nested too deeply to be compared"
 _LONGEST: Final = 500
 _LINE: Final = 80
 
@@ -204,9 +205,15 @@ class ToolTrajectoryAvgScore(TurnCriterion):
             return self.unscored(turn, sample.actual[turn].uncaptured)
         try:
             agreed = self._matches(want, got)
-            reason = _agreement(want, got) if agreed else self._differences(want, got)
+            reason = "" if agreed else self._differences(want, got)
         except RecursionError:
-            return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
+            return self.unscored(turn, _TOO_DEEP)
+        extra = len(got) - len(want)
+        if agreed and want:
+            made = "the expected call made" if len(want) == 1 else f"all {len(want)} expected calls made"
+            reason = made + (f", and {plural(extra, 'other')}" if extra else "")
+        elif agreed:
+            reason = f"no call expected, {extra or 'none'} made"
         return TurnScore(turn=turn, score=float(agreed), reason=reason)
 
     def _matches(self, want: Calls, got: Calls) -> bool:
@@ -234,14 +241,6 @@ class ToolTrajectoryAvgScore(TurnCriterion):
         return shown + (f"; and {plural(rest, 'more difference')}" if rest > 0 else "")
 
 
-def _agreement(want: Calls, got: Calls) -> str:
-    if not want:
-        return "no call expected" + (f", {len(got)} made" if got else ", none made")
-    extra = len(got) - len(want)
-    made = "the expected call made" if len(want) == 1 else f"all {len(want)} expected calls made"
-    return made + (f", and {plural(extra, 'other')}" if extra else "")
-
-
 InnerCalls = Annotated[bool, Field(exclude_if=lambda counted: not counted)]
 """Also count agents that an agent calls as tools, and their calls."""
 
@@ -256,15 +255,12 @@ class MatchedCalls(TurnCriterion, abc.ABC):
 
     needs_reference: ClassVar[bool] = True
     by_events: ClassVar[bool] = True
+    compared_calls: ClassVar[ExpectedCalls] = "matched"
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"ignore_args": becomes(True)}
 
     ignore_args: bool = False
     arguments: ArgumentRules = Field(default_factory=dict, exclude_if=lambda rules: not rules)
     inner_calls: InnerCalls = False
-
-    @classmethod
-    def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
-        return "matched"
 
     @abc.abstractmethod
     def share(self, want: Sequence[FunctionCall], got: Sequence[FunctionCall], found: int) -> float:
@@ -281,7 +277,7 @@ class MatchedCalls(TurnCriterion, abc.ABC):
         try:
             matched = matched_calls(want, got, self.arguments)
         except RecursionError:
-            return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
+            return self.unscored(turn, _TOO_DEEP)
         lost = [f"{format_call(call)} not called" for at, call in enumerate(want) if at not in matched.values()]
         extra = [f"{format_call(call)} was not expected" for number, call in enumerate(got) if number not in matched]
         reason = "; ".join([*lost, *extra][:_SHOWN]) or f"{plural(len(matched), 'call')} as expected"
@@ -366,7 +362,7 @@ class RedundantCalls(TurnCriterion):
             times = Counter(call_key(call) for call in calls)
             first = {call_key(call): call for call in reversed(calls)}
         except RecursionError:
-            return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
+            return self.unscored(turn, _TOO_DEEP)
         again = [f"{format_call(first[key])} {count} times" for key, count in times.items() if count > 1]
         reason = "; ".join(again[:_SHOWN]) or "no call is repeated"
         return TurnScore(turn=turn, score=float(sum(times.values()) - len(times)), reason=reason)
@@ -452,10 +448,7 @@ class RecordedEvents(TurnCriterion):
     # are renumbered on both sides, so that fixtures need not be rebuilt, and the user's messages are left out.
 
     name: ClassVar[str] = "recorded_events"
-
-    @classmethod
-    def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
-        return "exact"
+    compared_calls: ClassVar[ExpectedCalls] = "exact"
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         if not isinstance(sample.case, ReplayCase):

@@ -88,21 +88,17 @@ _HARMLESS: Final[frozenset[SentenceKind]] = frozenset({"supported", "not_applica
 _SHOWN = 2
 
 
-class SplitAnswer(Answer):
-    """A text split into sentences."""
-
+class _SplitAnswer(Answer):
     sentences: list[str]
 
 
 class _LabelEntry(Answer):
-    index: int
+    index: int  # of the sentence, from 1
     rationale: str
     label: SentenceKind
 
 
-class LabelAnswer(Answer):
-    """A label for each sentence, by its number from 1."""
-
+class _LabelAnswer(Answer):
     labels: list[_LabelEntry]
 
 
@@ -221,7 +217,7 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
             ask_about(
                 _SPLIT,
                 {"answer": passage.text},
-                SplitAnswer,
+                _SplitAnswer,
                 lambda answer: sentences_of(passage.text, answer.sentences),
             )
         )
@@ -231,7 +227,7 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
     listed = as_json([{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)])
     texts = {**passage.context, "sentences": listed}
     labels = await judge.ask(
-        ask_about(_LABEL, texts, LabelAnswer, lambda answer: _pair_labels(sentences, answer.labels))
+        ask_about(_LABEL, texts, _LabelAnswer, lambda answer: _pair_labels(sentences, answer.labels))
     )
     if isinstance(labels, LlmError):
         return replace(labels, message=f"its sentences could not be labelled: {labels.message}")

@@ -275,21 +275,6 @@ def _scenario(sample: Sample) -> ConversationScenario:
     return sample.case.conversation_scenario
 
 
-def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
-    """The rubrics of one turn, in order. As in ADK, a case's rubrics without a type belong to no criterion.
-
-    Raises ValueError with one sentence if there are none, an id occurs twice or a rubric has no text.
-    """
-    of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
-    written = [*(case.rubrics or ()), *(of_turn or ())]
-    chosen = (*own, *(rubric for rubric in written if rubric.type == kind))
-    _require_sound(chosen)
-    if not chosen:
-        others = f" (of type {kind}; there are {len(written)} of other types or of none)" if written else ""
-        raise ValueError(f"there is no rubric to judge by: neither the criterion nor the case has one{others}")
-    return chosen
-
-
 def _require_sound(rubrics: Iterable[Rubric]) -> None:
     seen: set[str] = set()
     for rubric in rubrics:
@@ -385,10 +370,24 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         _require_sound(self.rubrics)
         return self
 
+    def select_rubrics(self, case: EvalCase, turn: int) -> tuple[Rubric, ...]:
+        """The rubrics of one turn, in order. As in ADK, a case's rubrics without a type belong to no criterion.
+
+        Raises ValueError with one sentence if there are none, an id occurs twice or a rubric has no text.
+        """
+        of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
+        written, kind = [*(case.rubrics or ()), *(of_turn or ())], self.rubric_type
+        chosen = (*self.rubrics, *(rubric for rubric in written if rubric.type == kind))
+        _require_sound(chosen)
+        if not chosen:
+            others = f" (of type {kind}; there are {len(written)} of other types or of none)" if written else ""
+            raise ValueError(f"there is no rubric to judge by: neither the criterion nor the case has one{others}")
+        return chosen
+
     def check(self, case: EvalCase) -> str:
         for turn in self.judged_turns(max(len(case.turns), 1)):
             try:
-                select_rubrics(self.rubrics, case, turn, self.rubric_type)
+                self.select_rubrics(case, turn)
             except ValueError as error:
                 place = f"turn {turn + 1}: " if len(case.turns) > 1 else ""
                 return f"{place}{error}"
@@ -419,7 +418,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         """Score one turn. If a rubric gets no verdict, the turn gets no score: leaving it out could hide a failure."""
-        rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
+        rubrics = self.select_rubrics(sample.case, turn)
         question = _question(self.prompt_names[0], self.texts(sample.actual[: turn + 1]), rubrics)
         polls = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
         scores = tuple(
