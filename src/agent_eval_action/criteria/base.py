@@ -65,15 +65,9 @@ def becomes(value: Any) -> Relaxed:
 
 
 def relaxations(
-    old: Mapping[str, Any], new: Mapping[str, Any], declared: Mapping[str, Relaxed], *, free: bool = False
+    old: Mapping[str, Any], new: Mapping[str, Any], declared: Mapping[str, Relaxed]
 ) -> tuple[Relaxation, ...]:
-    """Every option that is more lenient in ``new``; nested ones are named like ``judge_model_options.num_samples``.
-
-    Results of other tools record no options, so an empty side is skipped. With ``free`` (options that may all be
-    absent) an empty side means that no option is set.
-    """
-    if not free and not (old and new):
-        return ()
+    """Every option that is more lenient in ``new``; nested ones are named like ``judge_model_options.num_samples``."""
     then, now = dict(old), dict(new)
     for options in (then, now):
         if isinstance(judge := options.get("judge_model_options"), Mapping):
@@ -188,7 +182,8 @@ class Criterion(AdkModel, abc.ABC):
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
         """The options (without the threshold) that are more lenient in ``new``, or may be."""
-        return relaxations(old.options, new.options, cls.relaxed_when)
+        known = old.options and new.options  # results of other tools record no options
+        return relaxations(old.options, new.options, cls.relaxed_when) if known else ()
 
     def check(self, case: EvalCase) -> str:
         """Why this case can never be scored, judged from the files alone; "" if it can."""

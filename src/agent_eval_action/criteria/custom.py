@@ -32,7 +32,7 @@ class CustomCriterion(Criterion):
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-        found = relaxations(old.options, new.options, cls.relaxed_when, free=True)
+        found = relaxations(old.options, new.options, cls.relaxed_when)
         if old.scoring_version == new.scoring_version:
             return found
         then, now = (info.scoring_version.rpartition(" ")[2] for info in (old, new))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion
-from agent_eval_action.llm.budget import Prices, agent_calls, listed_on, token_count
+from agent_eval_action.llm.budget import Prices, agent_calls, listed_on
+from agent_eval_action.llm.client import token_count
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import Invocation, InvocationEvents, JsonObject
 from agent_eval_action.results.run_result import CriterionScore, Goal, ScoreStatus, TurnScore

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final, Literal, Protocol
 
+from pydantic.alias_generators import to_camel
+
 from agent_eval_action.config.models import TRY_SECONDS
 from agent_eval_action.diagnostics.suggestions import clip
 
@@ -165,6 +167,29 @@ class LlmUsage:
             None if None in outputs else sum(filter(None, outputs)),
             (self.cached_input_tokens or 0) + (other.cached_input_tokens or 0),
         )
+
+
+def token_count(report: Mapping[str, Any], name: str) -> int | None:
+    """A count in Gemini's usage metadata (snake_case or camelCase); None if absent or not a whole number."""
+    value = report.get(to_camel(name)) if report.get(name) is None else report[name]
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == value // 1:
+        return int(value)
+    return None
+
+
+def reported_usage(report: Mapping[str, Any]) -> LlmUsage:
+    """Read Gemini's usage metadata. Thoughts are billed as output, built-in tools' prompts as input."""
+
+    def total(*names: str) -> int | None:
+        counts = [count for name in names if (count := token_count(report, name)) is not None]
+        return sum(counts) if counts else None
+
+    sent = total("prompt_token_count", "tool_use_prompt_token_count")
+    out = total("candidates_token_count", "thoughts_token_count")
+    both = total("total_token_count")
+    if out is None and sent is not None and both is not None:
+        out = max(0, both - sent)
+    return LlmUsage(sent, out, total("cached_content_token_count"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,18 +64,35 @@ class ProviderRouter:
         return name, "vertex " + " ".join(setup.value(part) for part in parts)
 
 
-@dataclass(frozen=True)
 class LlmStack:
-    """An ``Llm`` with all policies around it."""
+    """An ``Llm`` with all policies around it. ``environ``: what judges may use (``credentials.judge_environ``).
 
-    llm: Llm
-    rated: RateLimited
-    meter: Meter
-    _router: ProviderRouter
-    _store: AnswerStore | None = None
+    ``cache`` None: cache nothing. ``read_cache`` False (for a run that writes history): cached votes are not reused,
+    because history would understate the judges' noise. ``say`` is called once if the cache cannot be used.
+    """
+
+    def __init__(
+        self,
+        options: LlmOptions,
+        environ: Mapping[str, str],
+        *,
+        cache: OutputFolder | None,
+        read_cache: bool,
+        meter: Meter,
+        say: Callable[[str], None] = lambda _: None,
+        observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
+    ) -> None:
+        setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
+        self.meter = meter
+        self._router = ProviderRouter(setup, meter, observe)
+        self.rated = RateLimited(self._router, options)
+        self._llm: Llm = OneRequest(Budgeted(Retrying(self.rated, options.retry_deadline), meter))
+        self._store = AnswerStore(cache / CACHE_FOLDER, say) if cache is not None and options.cache else None
+        if self._store is not None:
+            self._llm = Cached(self._llm, self._store, self._router.identity, read_cache, meter.count_cached)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        return await self.llm.generate(request)
+        return await self._llm.generate(request)
 
     async def warm_up(self, models: Iterable[str]) -> dict[str, str]:
         """Open clients (about a second) while agents start. Returns the models that will not work, and why."""
@@ -89,29 +106,3 @@ class LlmStack:
             await asyncio.to_thread(self._store.prune)
         for provider in self._router.made.values():
             await provider.close()
-
-
-def open_llm(
-    options: LlmOptions,
-    environ: Mapping[str, str],
-    *,
-    cache: OutputFolder | None,
-    read_cache: bool,
-    meter: Meter,
-    say: Callable[[str], None] = lambda _: None,
-    observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
-) -> LlmStack:
-    """Build the client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
-
-    ``cache`` None: cache nothing. ``read_cache`` False (for a run that writes history): cached votes are not reused,
-    because history would understate the judges' noise. ``say`` is called once if the cache cannot be used.
-    """
-    setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
-    router = ProviderRouter(setup, meter, observe)
-    rated = RateLimited(router, options)
-    llm: Llm = OneRequest(Budgeted(Retrying(rated, options.retry_deadline), meter))
-    store = None
-    if cache is not None and options.cache:
-        store = AnswerStore(cache / CACHE_FOLDER, say)
-        llm = Cached(llm, store, router.identity, read_cache, meter.count_cached)
-    return LlmStack(llm, rated, meter, router, store)

@@ -24,7 +24,7 @@ from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, dotenv_of_agent, judge_environ
-from agent_eval_action.llm.router import LlmStack, open_llm
+from agent_eval_action.llm.router import LlmStack
 from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.findings import Finding
@@ -259,7 +259,7 @@ class ResourceOpener:
         prices.require(models, settings.max_cost)
         if text := estimate_plan(mark_unmeasured(plan, lacking, recorded), prices, recorded).sentence:
             self.say(text)
-        llm = open_llm(
+        llm = LlmStack(
             settings.llm,
             environ,
             # a cache entry includes its question, which may contain text that must not be stored

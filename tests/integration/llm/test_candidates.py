@@ -15,7 +15,7 @@ from agent_eval_action.criteria.judge import Judge, JudgeModelOptions, Question,
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmErrorKind, LlmReply
-from agent_eval_action.llm.router import LlmStack, open_llm
+from agent_eval_action.llm.router import LlmStack
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
@@ -46,7 +46,7 @@ async def llm(gemini: GeminiServer, openai: OpenAiServer, tmp_path: Path):
         "OPENAI_API_KEY": KEY,
         "OPENAI_BASE_URL": f"{openai.url}/v1",
     }
-    stack = open_llm(LlmOptions(), environ, cache=OutputFolder.at(tmp_path), read_cache=True, meter=Meter())
+    stack = LlmStack(LlmOptions(), environ, cache=OutputFolder.at(tmp_path), read_cache=True, meter=Meter())
     yield stack
     await stack.close()
 
@@ -177,7 +177,7 @@ async def test_a_server_that_is_late_with_several_is_asked_for_one(gemini: Gemin
 
     gemini.hold = hold
     environ = {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url}
-    llm = open_llm(LlmOptions(timeout_s=1), environ, cache=None, read_cache=False, meter=Meter())
+    llm = LlmStack(LlmOptions(timeout_s=1), environ, cache=None, read_cache=False, meter=Meter())
     for text in ("Is it so?", "And so?"):
         assert await votes(llm, 3, text=text) == [numbered(0)] * 3
     assert wanted(gemini.seen.requests) == [3, 1, 1, 1, 1, 1, 1]

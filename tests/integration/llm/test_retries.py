@@ -16,7 +16,7 @@ from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, 
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.llm.retries import Retrying
-from agent_eval_action.llm.router import open_llm
+from agent_eval_action.llm.router import LlmStack
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.openai_server import faults as openai_faults
@@ -191,7 +191,7 @@ async def test_the_whole_stack_is_warmed_up_and_rides_out_a_storm(
     gemini.faults = [Fault(code=500, every=3, times=5)]
     environ = {"GOOGLE_API_KEY": "k" * 12, "GOOGLE_GEMINI_BASE_URL": gemini.url}
     options = LlmOptions(openai_base_url=f"{openai.url}/v1")
-    stack = open_llm(options, environ, cache=OutputFolder.at(tmp_path), read_cache=True, meter=Meter())
+    stack = LlmStack(options, environ, cache=OutputFolder.at(tmp_path), read_cache=True, meter=Meter())
     assert await stack.warm_up(["gemini-2.5-flash", "openai/m"]) == {}
     assert gemini.seen.calls == openai.seen.calls == 0
     asked = [ask(f"number {n}", model=model) for n in range(10) for model in ("gemini-2.5-flash", "openai/m")]

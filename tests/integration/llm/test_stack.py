@@ -10,7 +10,7 @@ from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply
-from agent_eval_action.llm.router import LlmStack, open_llm
+from agent_eval_action.llm.router import LlmStack
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.model_server.faults import RateLimit
@@ -22,7 +22,7 @@ def opened(
     gemini: GeminiServer, folder: Path, *, read: bool = True, calls: int | None = None, **options: Any
 ) -> LlmStack:
     environ = {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url}
-    return open_llm(
+    return LlmStack(
         LlmOptions(**options),
         environ,
         cache=OutputFolder.at(folder),
@@ -52,7 +52,7 @@ async def test_a_second_run_asks_nothing(gemini: GeminiServer, tmp_path: Path) -
 async def test_another_server_is_another_model(gemini: GeminiServer, tmp_path: Path) -> None:
     first = opened(gemini, tmp_path)
     await first.generate(ask())
-    moved = open_llm(
+    moved = LlmStack(
         LlmOptions(),
         {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url + "/"},
         cache=OutputFolder.at(tmp_path),

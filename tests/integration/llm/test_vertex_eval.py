@@ -17,7 +17,7 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.providers.google import VertexEval
-from agent_eval_action.llm.router import open_llm
+from agent_eval_action.llm.router import LlmStack
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, turn
@@ -212,7 +212,7 @@ async def test_its_answers_pass_through_the_policies_of_every_model(server, tmp_
     meter = Meter()
     said = []
     for _ in range(2):
-        stack = open_llm(
+        stack = LlmStack(
             options, by_key(server), cache=OutputFolder.at(tmp_path / "cache"), read_cache=True, meter=meter
         )
         for response in ("hello", "good bye"):

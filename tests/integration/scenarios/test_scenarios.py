@@ -20,7 +20,7 @@ from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.llm.router import open_llm
+from agent_eval_action.llm.router import LlmStack
 from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.run_result import Attempt, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
@@ -98,7 +98,7 @@ class Bench:
         agent = AgentSettings(path=FOLDER, name="clerk", criteria=CRITERIA, user_simulator=config)
         placed = DiscoveredSet(agent=agent, path=file, key="s")
         plan = Loader(self.folder).plan(Discovery((placed,)), self.repeats)
-        llm = open_llm(
+        llm = LlmStack(
             LlmOptions(retry_deadline=1.5),
             self.environ,
             cache=OutputFolder.at(self.folder / "cache"),

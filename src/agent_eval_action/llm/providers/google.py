@@ -30,6 +30,7 @@ from agent_eval_action.llm.client import (
     LlmRequest,
     LlmUsage,
     quoted,
+    reported_usage,
     sendable,
     sendable_json,
 )
@@ -310,11 +311,8 @@ class GoogleProvider(GoogleService["Client"]):
 
 def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
     """The texts of complete candidates. Thoughts are left out of the text, but count as output tokens."""
-    reported, usage = response.usage_metadata, LlmUsage()
-    if reported is not None:
-        answer, thoughts = reported.candidates_token_count, reported.thoughts_token_count
-        output = None if answer is None and thoughts is None else (answer or 0) + (thoughts or 0)
-        usage = LlmUsage(reported.prompt_token_count, output, reported.cached_content_token_count)
+    reported = response.usage_metadata
+    usage = reported_usage(reported.model_dump()) if reported else LlmUsage()
     block = getattr(response.prompt_feedback, "block_reason", None)
     blocked = str(getattr(block, "value", "") or "")
     texts, problem = [], no_answer("", blocked, usage)
