@@ -213,9 +213,6 @@ _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD
 """Ideographs, kana, hangul."""
 _UNSPACED = (range(0x0E00, 0x0F00), range(0x1780, 0x1800), range(0x1000, 0x10A0))
 """Thai and Lao, Khmer, Myanmar: a base character with its marks is a token."""
-
-_UNSTEMMED = 3
-"""rouge-score leaves words of up to three letters as they are."""
 _WORD_LIMIT = 64
 _CHUNK = 65_536
 _STEMS_LIMIT = 100_000
@@ -266,9 +263,7 @@ class Tokenizer:
         return counts
 
     def _stem_once(self, word: str) -> str:
-        """Stem an ASCII word. Words that end in a digit stay as they are: all the stemmer's suffixes are letters."""
-        stays = len(word) <= _UNSTEMMED or word[-1].isdigit() or not word.isascii()
-        return word if stays else self._default(word)[0]
+        return self._default(word)[0] if word.isascii() else word  # rouge-score drops other letters
 
 
 def _chunks(text: str) -> Iterator[str]:

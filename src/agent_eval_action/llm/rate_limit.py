@@ -35,34 +35,30 @@ class AdaptiveSemaphore:
         self.taken = 0
         self._most = 0  # most permits taken at once since the last cut: when a refusal arrives, few may be left
         self._cuts = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._in_order = asyncio.Lock()  # held by the first who waits
+        self._freed = asyncio.Event()
 
     @asynccontextmanager
     async def permit(self) -> AsyncIterator[int]:
         """Hold a permit, first come first served; pass the yielded value to ``refused``."""
-        if self._waiting or self.taken >= int(self.size):
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn  # _wake has already counted this permit as taken
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._release()
-                raise
-        else:
+        async with self._in_order:
+            while self.taken >= int(self.size):
+                self._freed.clear()
+                await self._freed.wait()
             self.taken += 1
         self._most = max(self._most, self.taken)
         try:
             yield self._cuts
         finally:
-            self._release()
+            self.taken -= 1
+            self._freed.set()
 
     def succeeded(self) -> None:
         """Report that a call with a permit was not refused."""
         if self.taken * 2 >= int(self.size):  # unused growth would allow a burst later
             step = 1.0 if self._cuts == 0 else 1.0 / self.size
             self.size = min(float(self.ceiling), self.size + step)
-            self._wake()
+            self._freed.set()
 
     def refused(self, permit: int) -> None:
         """Report that the call with this permit was refused because of too many requests."""
@@ -70,17 +66,6 @@ class AdaptiveSemaphore:
             self._cuts += 1
             self.size = max(1.0, min(self.size, float(self._most)) * _CUT)
             self._most = self.taken
-
-    def _release(self) -> None:
-        self.taken -= 1
-        self._wake()
-
-    def _wake(self) -> None:
-        while self._waiting and self.taken < int(self.size):
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self.taken += 1
-                turn.set_result(None)
 
 
 @dataclass(eq=False)
