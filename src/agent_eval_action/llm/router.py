@@ -64,6 +64,7 @@ class ProviderRouter:
         return name, "vertex " + " ".join(setup.value(part) for part in parts)
 
 
+@dataclass
 class LlmStack:
     """An ``Llm`` with all policies around it. ``environ``: what judges may use (``credentials.judge_environ``).
 
@@ -71,25 +72,24 @@ class LlmStack:
     because history would understate the judges' noise. ``say`` is called once if the cache cannot be used.
     """
 
-    def __init__(
-        self,
-        options: LlmOptions,
-        environ: Mapping[str, str],
-        *,
-        cache: OutputFolder | None,
-        read_cache: bool,
-        meter: Meter,
-        say: Callable[[str], None] = lambda _: None,
-        observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
-    ) -> None:
-        setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
-        self.meter = meter
-        self._router = ProviderRouter(setup, meter, observe)
+    options: LlmOptions
+    environ: Mapping[str, str] = field(repr=False)
+    cache: OutputFolder | None
+    read_cache: bool
+    meter: Meter
+    say: Callable[[str], None] = lambda _: None
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        options = self.options
+        setup = ProviderConfig(self.environ, options.timeout_s, options.openai_base_url or "")
+        self._router = ProviderRouter(setup, self.meter, self.observe)
         self.rated = RateLimited(self._router, options)
-        self._llm: Llm = OneRequest(Budgeted(Retrying(self.rated, options.retry_deadline), meter))
-        self._store = AnswerStore(cache / CACHE_FOLDER, say) if cache is not None and options.cache else None
-        if self._store is not None:
-            self._llm = Cached(self._llm, self._store, self._router.identity, read_cache, meter.count_cached)
+        self._llm: Llm = OneRequest(Budgeted(Retrying(self.rated, options.retry_deadline), self.meter))
+        self._store = None
+        if self.cache is not None and options.cache:
+            self._store = AnswerStore(self.cache / CACHE_FOLDER, self.say)
+            self._llm = Cached(self._llm, self._store, self._router.identity, self.read_cache, self.meter.count_cached)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         return await self._llm.generate(request)
