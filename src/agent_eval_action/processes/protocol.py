@@ -70,21 +70,20 @@ def to_invocation(frame: Frame, sent: Content, invocation_id: str) -> Invocation
 
 
 def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
-    contents = [None if event.get("c") is None else Content.model_validate(event["c"]) for event in frame["events"]]
-    events = _without_partials(list(zip(frame["events"], contents, strict=True)))
+    events = _without_partials([(event, _content(event)) for event in frame["events"]])
     final, final_content = _final(events)
     user = [content for event, content in events if _is_user(event) and content is not None]
     total, model, tool = frame["seconds"]
     if final_content:
         spoken = tuple(part for part in final_content.parts or () if not part.thought)
         final_content = Content(role=final_content.role, parts=spoken)
-    recorded = (_recorded(event, content, event is final) for event, content in events if _is_recorded(event, content))
+    recorded = (_recorded(event, content, event is final) for event, content in events if not _is_user(event))
     authors = {str(event["a"]) for event, _ in events}
     turn = Invocation(
         invocation_id=invocation_id,
         user_content=user[-1] if user else sent,
         final_response=final_content,
-        intermediate_data=InvocationEvents(invocation_events=tuple(recorded)),
+        intermediate_data=InvocationEvents(invocation_events=tuple(filter(None, recorded))),
         app_details=AppDetails(
             agent_details={
                 name: AgentDetails(
@@ -99,7 +98,10 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         model_duration=round(model, 6),
         tool_duration=round(tool, 6),
         spans=tuple(map(_span, frame.get("spans", ()))),
-        inner_events=tuple(map(_inner_event, frame.get("inner", ()))),
+        inner_events=tuple(
+            InnerEvent(author=str(event["a"] or "agent"), content=_content(event), within=event["w"])
+            for event in frame.get("inner", ())
+        ),
         raw_events=tuple(frame["raw_events"]) if "raw_events" in frame else None,
     )
     if not turn.tool_calls() and (why := frame.get("unseen")):
@@ -107,9 +109,8 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
     return with_trace(turn, trace) if (trace := frame.get("trace")) else turn
 
 
-def _inner_event(event: dict[str, Any]) -> InnerEvent:
-    content = None if event.get("c") is None else Content.model_validate(event["c"])
-    return InnerEvent(author=str(event["a"] or "agent"), content=content, within=event["w"])
+def _content(event: dict[str, Any]) -> Content | None:
+    return None if event.get("c") is None else Content.model_validate(event["c"])
 
 
 def _span(values: Sequence[Any]) -> Span:
@@ -153,20 +154,14 @@ def _final(events: Sequence[_Event]) -> tuple[dict[str, Any] | None, Content | N
     return final, text
 
 
-def _is_recorded(event: dict[str, Any], content: Content | None) -> bool:
-    """Whether the turn's recorded events include the event."""
-    if _is_user(event):
-        return False
-    if event.get("g") is not None:
-        return True
+def _recorded(event: dict[str, Any], content: Content | None, is_final: bool) -> InvocationEvent | None:
     parts = (content.parts if content else None) or ()
-    return any(p.function_call or p.function_response or p.text or p.inline_data for p in parts)
-
-
-def _recorded(event: dict[str, Any], content: Content | None, is_final: bool) -> InvocationEvent:
-    if is_final and content and not any(p.function_call for p in content.parts or ()):
+    shown = any(p.function_call or p.function_response or p.text or p.inline_data for p in parts)
+    if not shown and event.get("g") is None:
+        return None
+    if is_final and content and not any(p.function_call for p in parts):
         # The text is the final response and must not count twice. The thoughts stay.
-        thoughts = tuple(p for p in content.parts or () if p.thought)
+        thoughts = tuple(p for p in parts if p.thought)
         content = Content(role=content.role, parts=thoughts) if thoughts else None
     return InvocationEvent(
         author=str(event["a"] or "agent"),

@@ -37,6 +37,7 @@ _MAX_TRACE: Final = 16_000
 _SUBJECTS: Final = {"agent": "the agent's process", "metrics": "its process"}
 _IMPORTS: Final = {"agent": "the agent", "metrics": "google.adk.evaluation"}
 
+_OnCall = Callable[[FunctionCall], None]
 _Verdict = Callable[[str], AttemptError]
 """Returns a session's error after the worker has ended, given the session's id, or "" for none in particular."""
 
@@ -59,8 +60,7 @@ class WorkerClient:
         self._busy_reports = 0
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
-        self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
-        self._call_listeners: dict[str, Callable[[FunctionCall], None]] = {}
+        self._waiting: dict[str, tuple[asyncio.Future[Frame | AttemptError], _OnCall | None]] = {}
         self._ending: asyncio.Task[None] | None = None
         self._ignores_frames = self._stopping = False
         self._last_beat = self._loop.time()
@@ -94,7 +94,7 @@ class WorkerClient:
         frame: Frame,
         limit_s: float | None = None,
         subject: str = "",
-        on_call: Callable[[FunctionCall], None] | None = None,
+        on_call: _OnCall | None = None,
     ) -> Frame | AttemptError:
         """Send a frame of a session and wait for its reply; one at a time per session.
 
@@ -105,9 +105,7 @@ class WorkerClient:
             return self.dead
         session = frame["s"]
         reply: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
-        self._waiting[session] = reply
-        if on_call is not None:
-            self._call_listeners[session] = on_call
+        self._waiting[session] = reply, on_call
         timer = None
         if limit_s is not None:
             message = f"{subject} took longer than {limit_s:g} s"
@@ -117,7 +115,6 @@ class WorkerClient:
             return await reply
         finally:
             self._waiting.pop(session, None)
-            self._call_listeners.pop(session, None)
             if timer is not None:
                 timer.cancel()
 
@@ -166,6 +163,7 @@ class WorkerClient:
         event = frame["ev"]
         if self._ignores_frames:
             return
+        reply, on_call = self._waiting.get(str(frame.get("s")), (None, None))
         if event == "beat":
             self._on_beat(frame)
         elif event == "ready" and not self.ready.done():
@@ -177,12 +175,11 @@ class WorkerClient:
         elif event == "failed" and not self.ready.done():
             self.ready.set_result(self._error_of(frame.get("error")))
         elif event == "call":
-            on_call, args = self._call_listeners.get(str(frame.get("s"))), frame.get("args")
             if on_call is not None:
+                args = frame.get("args")
                 on_call(FunctionCall(name=str(frame.get("name")), args=args if isinstance(args, dict) else None))
         else:
             self.retired = self.retired or bool(frame.get("retired"))
-            reply = self._waiting.get(str(frame.get("s")))
             if reply is not None and not reply.done():
                 reply.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
 
@@ -276,7 +273,7 @@ class WorkerClient:
         self._forget_pid_fd()
         self._reading.cancel()
         self.dead = verdict("")
-        for session, reply in self._waiting.items():
+        for session, (reply, _) in self._waiting.items():
             if not reply.done():
                 reply.set_result(verdict(session))
         if not self.ready.done():

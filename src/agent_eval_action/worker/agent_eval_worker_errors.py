@@ -154,13 +154,10 @@ def _status(error: BaseException) -> int | None:
             code = GRPC.get(str(getattr(code(), "name", "")))
         except Exception:  # noqa: BLE001 - any client's method
             code = None
-    others = (
-        getattr(error, "status_code", None),
-        getattr(error, "status", None),
-        getattr(response, "status_code", None),
-    )
+    found = [code, *(getattr(error, name, None) for name in ("status_code", "status"))]
+    found.append(getattr(response, "status_code", None))
     # http.HTTPStatus is an int; booleans and strings are not statuses.
-    return next((int(value) for value in (code, *others) if isinstance(value, int) and value in ERRORS), None)
+    return next((int(value) for value in found if isinstance(value, int) and value in ERRORS), None)
 
 
 def retry_after(error: BaseException) -> str | None:

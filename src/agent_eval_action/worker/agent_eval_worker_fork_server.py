@@ -77,7 +77,10 @@ class ForkServer:
         if not body:
             self._end()
         request = Request(**json.loads(body), fds=tuple(fds[:3]), answers=socket.socket(fileno=fds[3]))
-        pid = self._fork()
+        pid = None
+        if not self._refused:
+            with contextlib.suppress(OSError):
+                pid = os.fork()
         if pid == 0:
             return request
         for fd in request.fds:
@@ -90,11 +93,6 @@ class ForkServer:
             self._workers[request.answers] = pid, pid_fd
             for watched, react in ((pid_fd, self._on_end), (request.answers, self._on_release)):
                 self._selector.register(watched, selectors.EVENT_READ, functools.partial(react, request.answers))
-        return None
-
-    def _fork(self) -> int | None:
-        with contextlib.suppress(OSError):
-            return None if self._refused else os.fork()
         return None
 
     def _on_end(self, answers: socket.socket) -> None:

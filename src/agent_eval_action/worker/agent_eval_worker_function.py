@@ -101,7 +101,7 @@ class FunctionConversation(Conversation):
         session, factory = self._session, self._factory
         session.content = content
         asked = _as_messages(content, user=True)
-        text = "".join(part["text"] for part in content.get("parts") or () if part.get("text"))
+        text = _spoken(content)
         call = functools.partial(factory.function, *([text, session] if factory.takes_session else [text]))
         started_at, started = time.time(), time.monotonic()
         with factory.collector.turn() if factory.collector else contextlib.nullcontext([]) as spans:
@@ -140,16 +140,14 @@ def events_of(result: Any, session: FunctionSession, asked: str = "") -> Iterato
 
     ``asked``: the user's text.
     """
+    if result is None:
+        raise WorkerError("output", "the function returned nothing; it returns a text, a mapping or a list of messages")
     if isinstance(result, str):
         yield _event([{"text": result}])
     elif isinstance(result, Mapping) and "role" not in result:
         yield from _events_of_mapping(result, session, asked)
-    elif isinstance(result, (list, tuple)):
-        yield from _events_of_messages(list(result), asked)
-    elif result is None:
-        raise WorkerError("output", "the function returned nothing; it returns a text, a mapping or a list of messages")
     else:
-        yield from _events_of_messages([result], asked)
+        yield from _events_of_messages(list(result) if isinstance(result, (list, tuple)) else [result], asked)
 
 
 def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession, asked: str) -> Iterator[dict[str, Any]]:
@@ -191,7 +189,9 @@ def _events_of_messages(messages: list[Any], asked: str) -> Iterator[dict[str, A
         elif kind == "function_call_output" or _role(message) == "tool":
             call_id = _first(message, "call_id", "tool_call_id")
             name = _first(message, "name", "tool_name") or names.get(call_id, "")
-            yield _event([{"function_response": _response({"id": call_id, "name": name}, _result_of(message))}])
+            found = _first(message, "output", "content", "result")
+            result = _text_of(found) if isinstance(found, list) else found
+            yield _event([{"function_response": _response({"id": call_id, "name": name}, result)}])
         elif _role(message) == "assistant":
             calls = [{"function_call": _call_of(call, names)} for call in _get(message, "tool_calls") or ()]
             text = _text_of(_get(message, "content"))
@@ -258,11 +258,6 @@ def _call_of(call: Any, names: dict[str, str]) -> dict[str, Any]:
     return {"id": None if call_id is None else str(call_id), "name": name, "args": arguments}
 
 
-def _result_of(message: Any) -> Any:
-    found = _first(message, "output", "content", "result")
-    return _text_of(found) if isinstance(found, list) else found
-
-
 def _response(call: Mapping[str, Any], result: Any) -> dict[str, Any]:
     if isinstance(result, str):
         result = _parsed(result, "result")
@@ -286,9 +281,8 @@ def _text_of(content: Any) -> str:
 
 
 def _usage(usage: Any) -> dict[str, Any] | None:
-    tokens_in, tokens_out = (
-        _first(usage, *names) for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
-    )
+    tokens_in = _first(usage, "input_tokens", "prompt_tokens")
+    tokens_out = _first(usage, "output_tokens", "completion_tokens")
     if not isinstance(tokens_in, int) or not isinstance(tokens_out, int):
         return None
     counts = {"prompt_token_count": tokens_in, "candidates_token_count": tokens_out}
@@ -297,22 +291,20 @@ def _usage(usage: Any) -> dict[str, Any] | None:
 
 def _as_messages(content: Mapping[str, Any], *, user: bool) -> list[dict[str, Any]]:
     """Convert a content to OpenAI's messages."""
-    parts = content.get("parts") or ()
-    text = "".join(part["text"] for part in parts if part.get("text"))
-    calls = [
-        {"id": call.get("id"), "type": "function", "function": {"name": call["name"], "arguments": json.dumps(args)}}
-        for part in parts
-        if (call := part.get("function_call")) and (args := call.get("args") or {}) is not None
-    ]
-    answers = [
-        {"role": "tool", "tool_call_id": found.get("id"), "name": found["name"], "content": json.dumps(answer)}
-        for part in parts
-        if (found := part.get("function_response")) and (answer := found.get("response") or {}) is not None
-    ]
-    if answers:
-        return answers
-    message: dict[str, Any] = {"role": "user" if user else "assistant", "content": text}
-    return [message | ({"tool_calls": calls} if calls else {})]
+    calls, answers = [], []
+    for part in content.get("parts") or ():
+        if call := part.get("function_call"):
+            called = {"name": call["name"], "arguments": json.dumps(call.get("args") or {})}
+            calls.append({"id": call.get("id"), "type": "function", "function": called})
+        if found := part.get("function_response"):
+            answer = {"name": found["name"], "content": json.dumps(found.get("response") or {})}
+            answers.append({"role": "tool", "tool_call_id": found.get("id"), **answer})
+    message = {"role": "user" if user else "assistant", "content": _spoken(content)}
+    return answers or [message | ({"tool_calls": calls} if calls else {})]
+
+
+def _spoken(content: Mapping[str, Any]) -> str:
+    return "".join(part["text"] for part in content.get("parts") or () if part.get("text"))
 
 
 def _positional_parameters(function: Callable[..., Any]) -> int:
@@ -333,23 +325,17 @@ class SpanCollector:
     def __init__(self) -> None:
         self._open: dict[int, list[Any]] = {}
 
-    def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Do nothing: a span has no attributes yet."""
-
     def on_end(self, span: Any) -> None:
         """Keep the span if its turn is in progress."""
         kept = self._open.get(span.context.trace_id)
         if kept is not None and len(kept) <= MAX_SPANS:  # one extra shows that there were more
             kept.append(span)
 
-    def shutdown(self) -> None:
-        """Do nothing: no span is exported."""
-
-    def force_flush(self, timeout_millis: int = 0) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Do nothing: no span is buffered."""
+    def force_flush(self, *_: Any, **__: Any) -> bool:
+        """Do nothing: a span that starts has no attributes yet, and none is buffered or exported."""
         return True
 
-    _on_ending = on_start
+    on_start = _on_ending = shutdown = force_flush
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[list[Any]]:

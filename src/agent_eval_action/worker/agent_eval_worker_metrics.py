@@ -50,7 +50,15 @@ def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
     threading.Thread(target=_receive, args=(channel, frames), name="agent-eval-reader", daemon=True).start()
     while True:
         frame, modules = frames.get(), set(sys.modules)
-        answer = _answer(frame, functions, loop)
+        try:
+            if frame["op"] == "load":
+                functions.load(frame["s"], frame.get("source"))
+                answer: dict[str, Any] = {"ev": "loaded"}
+            else:
+                called = functions.call(frame["s"], frame["arguments"])
+                answer = {"ev": "returned", "value": loop.run_until_complete(called)}
+        except BaseException as error:  # noqa: BLE001 - even sys.exit in a function is just a failed call
+            answer = {"ev": "returned", "error": describe(error)}
         # A process that a function has damaged is replaced, so that no other function suffers.
         try:
             os.chdir(init["cwd"])
@@ -67,16 +75,6 @@ def _receive(channel: Channel, frames: queue.SimpleQueue[dict[str, Any]]) -> Non
             flush_streams()
             os._exit(0)
         frames.put(frame)
-
-
-def _answer(frame: dict[str, Any], functions: LoadedFunctions, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    try:
-        if frame["op"] == "load":
-            functions.load(frame["s"], frame.get("source"))
-            return {"ev": "loaded"}
-        return {"ev": "returned", "value": loop.run_until_complete(functions.call(frame["s"], frame["arguments"]))}
-    except BaseException as error:  # noqa: BLE001 - even sys.exit in a function is just a failed call
-        return {"ev": "returned", "error": describe(error)}
 
 
 class LoadedFunctions:
@@ -140,12 +138,8 @@ def is_transient(error: BaseException | None) -> bool:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        response = getattr(error, "response", None)
-        codes = [
-            getattr(error, "code", None),
-            getattr(error, "status_code", None),
-            getattr(response, "status_code", None),
-        ]
+        codes = [getattr(error, name, None) for name in ("code", "status_code")]
+        codes.append(getattr(getattr(error, "response", None), "status_code", None))
         if isinstance(error, (ConnectionError, TimeoutError)) or any(code in TRANSIENT for code in codes if code):
             return True
         error = error.__cause__ or error.__context__

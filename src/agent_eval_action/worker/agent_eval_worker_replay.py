@@ -12,7 +12,7 @@ import functools
 import json
 import random
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -43,30 +43,24 @@ class ModelReplay:
 
     async def events(self, turn: Any, message: Any, run: Callable[..., Any]) -> AsyncGenerator[Any, None]:
         """Yield the events of a turn. An agent that no longer matches its recording ends the turn without an error."""
-        async with self._playing(turn):
-            options = self.options(message)
-            if options is None:
-                return
-            try:
-                async with contextlib.aclosing(run(new_message=message, **options)) as stream:
-                    async for event in stream:
-                        self.notice(event)
-                        if not event.partial:
-                            self._raw.append(_raw(event))
-                        yield event
-            except Exception as error:
-                self.problem = self.problem or self.explain(error)
-                if not self.problem:
-                    raise
-
-    @contextlib.asynccontextmanager
-    async def _playing(self, turn: Any) -> AsyncIterator[None]:
         with turn.wait():
             await _ONE_AT_A_TIME.acquire()
         token = _CURRENT.set(self)
         try:
             with self.conditions():
-                yield
+                if (options := self.options(message)) is None:
+                    return
+                try:
+                    async with contextlib.aclosing(run(new_message=message, **options)) as stream:
+                        async for event in stream:
+                            self.notice(event)
+                            if not event.partial:
+                                self._raw.append(_raw(event))
+                            yield event
+                except Exception as error:
+                    self.problem = self.problem or self.explain(error)
+                    if not self.problem:
+                        raise
         finally:
             with contextlib.suppress(ValueError):  # an abandoned turn is closed in another context
                 _CURRENT.reset(token)
@@ -137,8 +131,7 @@ class FixtureReplay(ModelReplay):
         outside, functions = random.getstate(), (random.random, random.randint)
         random.setstate(self._random)
         for name, otherwise in (("random", lambda: 0.8), ("randint", lambda _, most: most)):
-            if f"random.{name}" in self._numbers:
-                numbers = self._numbers[f"random.{name}"]
+            if (numbers := self._numbers.get(f"random.{name}")) is not None:
                 setattr(random, name, functools.partial(_draw, numbers, otherwise))
         widths = list(_make_sequential(self._agent, set()))
         try:

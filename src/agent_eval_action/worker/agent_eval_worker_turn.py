@@ -85,15 +85,14 @@ class Turn:
 
     def time_out(self, now: float) -> None:
         """Cancel the turn. Notes first what it waits for, because the cancellation ends that."""
-        self.timed_out_at, doing = now, self.doing()
-        self.timed_out_doing = f"under way: {doing}" if doing else ""
+        self.timed_out_at = now
+        self.timed_out_doing = f"under way: {doing}" if (doing := self.doing()) else ""
         if self.task is not None:
             self.task.cancel()
 
     def durations(self) -> tuple[float, float]:
         """Return the seconds (model, tool); a tool's time excludes the model calls made inside it."""
-        model = [(span.start, span.end) for span in self.spans if span.kind == "model"]
-        tool = [(span.start, span.end) for span in self.spans if span.kind == "tool"]
+        model, tool = ([(s.start, s.end) for s in self.spans if s.kind == kind] for kind in ("model", "tool"))
         in_models = union_seconds(model)
         return in_models, union_seconds(model + tool) - in_models
 
@@ -170,20 +169,20 @@ class Conversation(ABC):
     async def make_turn(self, content: dict[str, Any]) -> bytes | None:
         """Return the frame of a turn or of its error; None if the turn was given up and answered."""
         self.turn = turn = Turn(asyncio.current_task())
+        failure = None
         try:
             frame = await self.run_turn(turn, content)
         except asyncio.CancelledError as error:
             kind, message = "timeout", turn.timed_out_doing
             if turn.timed_out_at is None:
                 kind, message = "died", "the turn was cancelled from inside the agent's process"
-            frame = self._error({"kind": kind, "message": message, "traceback": last_lines(error)})
+            failure = {"kind": kind, "message": message, "traceback": last_lines(error)}
         except BaseException as error:  # noqa: BLE001 - whatever an agent raises is that case's error
-            frame = self._error(describe(error))
+            failure = describe(error)
         self.turn = None
+        if failure is not None:
+            frame = encode({"ev": "turn", "s": self.name, "error": failure})
         return None if turn.answered else frame
-
-    def _error(self, error: dict[str, str]) -> bytes:
-        return encode({"ev": "turn", "s": self.name, "error": error})
 
 
 def details_of(request: Any) -> dict[str, Any]:

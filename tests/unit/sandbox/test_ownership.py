@@ -81,7 +81,7 @@ def test_a_socket_in_the_checkout_stays_as_it_is(checkout):
 
 def test_where_all_is_roots_nothing_changes(checkout):
     os.chown(checkout, 0, 0)
-    assert restore_ownership([checkout]) == 0
+    restore_ownership([checkout])
     assert owner(checkout / "made-by-an-agent") == 60_700
 
 
@@ -92,7 +92,7 @@ def test_ownership_is_restored_in_our_own_folder_first_when_time_is_short(checko
 
 
 def test_a_workspace_that_is_not_there_is_no_error(tmp_path):
-    assert restore_ownership([tmp_path / "gone"]) == 0
+    restore_ownership([tmp_path / "gone"])
 
 
 def test_the_runners_folders_are_mounted_below_github():
@@ -115,7 +115,8 @@ def test_circles_and_very_deep_folders_end_nothing(checkout):
     (checkout / ".agent-eval/self").symlink_to("self")
     (checkout / ".agent-eval/up").symlink_to("..")
     deep(checkout, 1500)
-    assert restore_ownership([checkout]) > 3
+    restore_ownership([checkout])
+    assert owner(checkout / "d/d/d") == OWNER
     assert owner(checkout / ".agent-eval/out/results.json") == OWNER
     assert owner(checkout / ".agent-eval/self") == OWNER
     subprocess.run(["rm", "-rf", str(checkout / "d")], check=True)
