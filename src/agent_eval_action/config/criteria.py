@@ -36,12 +36,10 @@ class CriterionSpec:
 
     @property
     def path(self) -> Path | None:
-        """The file that contains the entry."""
         return self.source.path if self.source is not None else None
 
     @property
     def line(self) -> int | None:
-        """The 1-based line where the entry begins."""
         return self.source.line(self.at) if self.source is not None else None
 
     def problem(self, message: str, *, inside: JsonPath = (), **fields: Any) -> Problem:

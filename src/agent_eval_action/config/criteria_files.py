@@ -22,7 +22,7 @@ from agent_eval_action.config.criteria import (
     parse_criteria,
     set_values,
 )
-from agent_eval_action.diagnostics.foreign_files import TRPC_METRICS
+from agent_eval_action.diagnostics.foreign_files import is_trpc_metrics
 from agent_eval_action.diagnostics.reader import JsonPath, Source, read_bytes, shorten
 from agent_eval_action.diagnostics.suggestions import snake_case
 from agent_eval_action.diagnostics.validation import Issue, issues_of, locate
@@ -91,8 +91,7 @@ class _EvalConfig(Frozen):
     custom_metrics: tuple[_Metric, ...] = ()
 
 
-def is_eval_config(value: Any) -> bool:
-    """Whether a criteria file is an eval_config of agents-cli."""
+def _is_eval_config(value: Any) -> bool:
     return isinstance(value, Mapping) and "criteria" not in value and "metrics_to_run" in value
 
 
@@ -102,8 +101,7 @@ def kind_of(name: str) -> MetricKind:
     return "computed" if plain in {"exact_match", "bleu"} or plain.startswith("rouge") else "managed"
 
 
-def read_eval_config(source: Source, workspace: Path) -> Reading:
-    """Read the ``eval_config`` of agents-cli."""
+def _read_eval_config(source: Source, workspace: Path) -> Reading:
     try:
         config = _EvalConfig.model_validate(source.value)
     except ValidationError as error:
@@ -136,7 +134,7 @@ def function_files(path: Path, workspace: Path) -> tuple[Path, ...]:
         value = Source.read(path, workspace=workspace, error=ConfigError).value
     except ConfigError:  # reported where the criteria are loaded
         return ()
-    entries = value.get("custom_metrics") if is_eval_config(value) else None
+    entries = value.get("custom_metrics") if _is_eval_config(value) else None
     named = [
         entry["custom_function_file"]
         for entry in (entries if isinstance(entries, list) else ())
@@ -177,12 +175,11 @@ _RUST_OPTIONS: Final = {
 _RUST_JUDGED: Final = frozenset({"semantic_match_score", "rubric_quality_score", "safety_score", "hallucination_score"})
 
 
-def is_adk_rust(value: Any) -> bool:
-    """Whether a value is a mapping with a criterion of ADK-Rust at the top level."""
+def _is_adk_rust(value: Any) -> bool:
     return isinstance(value, Mapping) and "criteria" not in value and bool(_RUST_OPTIONS.keys() & value.keys())
 
 
-def read_adk_rust_criteria(source: Source, _: Path) -> Reading:
+def _read_adk_rust(source: Source, _: Path) -> Reading:
     """Read ADK-Rust's criteria. Unknown keys, which ADK-Rust ignores, are refused."""
     data: Mapping[str, Any] = source.value
     configs: dict[str, Any] = {key: data[key] for key in _RUST_OPTIONS.values() if data.get(key) is not None}
@@ -247,15 +244,7 @@ class _RefusedError(Exception):
         self.at, self.hint = at, hint
 
 
-def _name(entry: Any) -> str:
-    """The metric's name for messages; "" if it has none."""
-    name = _get(entry, "metric_name")
-    if not isinstance(name, str):
-        return ""
-    return name if name.isidentifier() and len(name) <= _LONGEST_NAME else shorten(name)
-
-
-def read_trpc_metrics(source: Source, _: Path) -> Reading:
+def _read_trpc_metrics(source: Source, _: Path) -> Reading:
     """Read trpc-agent's metrics, with warnings about what is not compared or not read."""
     metrics: dict[str, CriterionSpec] = {}
     issues: list[Issue] = []
@@ -264,10 +253,11 @@ def read_trpc_metrics(source: Source, _: Path) -> Reading:
     root: JsonPath = ("metrics",) if is_named else ()
     for number, entry in enumerate(source.value["metrics"] if is_named else source.value):
         at = (*root, number)
-        name = _name(entry)
-        if not name:
+        name = _get(entry, "metric_name")
+        if not isinstance(name, str):
             issues.append(Issue("a metric is an object with a name", at, shorten(entry)))
             continue
+        name = name if name.isidentifier() and len(name) <= _LONGEST_NAME else shorten(name)
         notes: list[str] = []
         try:
             made = dict(_criteria(entry, notes.append))
@@ -313,8 +303,8 @@ def _match_strategy(value: Any, *known: str, at: JsonPath) -> Any:
 def _criteria(metric: Mapping[str, Any], note: Callable[[str], Any]) -> Iterator[tuple[str, Options]]:
     """The criteria that a metric translates to, with their options."""
     kind = _get(metric, "evaluator_name") or _get(metric, "metric_name")
-    criterion, threshold = _get(metric, "criterion", {}), {"threshold": _get(metric, "threshold")}
-    threshold = {key: value for key, value in threshold.items() if value is not None}
+    criterion, limit = _get(metric, "criterion", {}), _get(metric, "threshold")
+    threshold = {} if limit is None else {"threshold": limit}
     at: JsonPath = ("criterion",)
     if kind == "tool_trajectory_avg_score":
         key, rules = _inner(criterion, "tool_trajectory")
@@ -351,8 +341,7 @@ def _trajectory(rules: Mapping[str, Any], at: JsonPath, note: Callable[[str], An
     by_tool = _get(rules, "tool_strategy", {})
     if not isinstance(by_tool, Mapping):
         raise _RefusedError(at, "must be an object", shorten(by_tool))
-    strategies = {"*": default, **by_tool}
-    for tool, strategy in strategies.items():
+    for tool, strategy in {"*": default, **by_tool}.items():
         if strategy is not None:
             place = at if tool == "*" else (*at, next(k for k in rules if snake_case(k) == "tool_strategy"), tool)
             _require(strategy, "name", "arguments", "result", at=place)
@@ -361,9 +350,7 @@ def _trajectory(rules: Mapping[str, Any], at: JsonPath, note: Callable[[str], An
             arguments[tool] = _argument_rule(_get(strategy, "arguments"), (*place, "arguments"))
         if strategy is None or ((result := _get(strategy, "result")) and not _get(result, "ignore")):
             note("the results of tool calls are not compared, only the calls")
-    if not any(arguments.values()):
-        return {"match_type": match_type}
-    return {"match_type": match_type, "arguments": arguments}
+    return {"match_type": match_type, **({"arguments": arguments} if any(arguments.values()) else {})}
 
 
 def _argument_rule(strategy: Any, at: JsonPath) -> Options:
@@ -437,7 +424,7 @@ def _judge(model: Any, at: JsonPath, note: Callable[[str], Any]) -> Options:
     _require(generation, *map(snake_case, generation if isinstance(generation, Mapping) else ()), at=at)
     given = {snake_case(key): value for key, value in generation.items()}
     config = {_GENERATION.get(key, key): value for key, value in given.items() if _GENERATION.get(key, key)}
-    return {"judge_model_options": {**options, **({"judge_model_config": config} if config else {})}}
+    return {"judge_model_options": options | ({"judge_model_config": config} if config else {})}
 
 
 def _rubrics(judged: Mapping[str, Any], at: JsonPath) -> list[Options]:
@@ -457,9 +444,9 @@ def _rubrics(judged: Mapping[str, Any], at: JsonPath) -> list[Options]:
 
 
 _FOREIGN: Final = (
-    (is_eval_config, read_eval_config),
-    (is_adk_rust, read_adk_rust_criteria),
-    (TRPC_METRICS.recognises, read_trpc_metrics),
+    (_is_eval_config, _read_eval_config),
+    (_is_adk_rust, _read_adk_rust),
+    (is_trpc_metrics, _read_trpc_metrics),
 )
 """For each other tool: how to recognise its files, and how to read them."""
 

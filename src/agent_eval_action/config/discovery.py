@@ -336,9 +336,14 @@ class _Search:
             keys = set_keys(list(files), agent.path, self.settings.workspace)
             columns = column_mappings((*agent.evals, *self.settings.evals))
             for file in sorted(files, key=keys.__getitem__):
-                places = _criteria_file(agent, file), _session_file(agent, file)
+                criteria = agent.criteria if isinstance(agent.criteria, Path) else None
+                if agent.criteria is None:
+                    criteria = next((place for place in criteria_places(file) if place.is_file()), None)
+                beside = file.with_name(file.name.removesuffix(".test.json") + ".session.json")
+                has_session = file.name.endswith(".test.json") and beside.is_file()
+                session = beside if has_session else agent.initial_session_file
                 own_columns = columns.get(file) or self.columns.get(file)
-                yield DiscoveredSet(agent, file, keys[file], files[file], *places, own_columns)
+                yield DiscoveredSet(agent, file, keys[file], files[file], criteria, session, own_columns)
 
     def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
         """Sentences for the user about which files run."""
@@ -388,13 +393,6 @@ def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping
     return found
 
 
-def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """The agent's criteria file, else the first of ``criteria_places`` that exists, else None."""
-    if agent.criteria is not None:
-        return agent.criteria if isinstance(agent.criteria, Path) else None
-    return next((place for place in criteria_places(eval_file) if place.is_file()), None)
-
-
 def criteria_places(eval_file: Path) -> Iterator[Path]:
     """Paths where the criteria of an eval file may be; the first that exists counts."""
     if eval_file.name.endswith(".evalset.json"):
@@ -402,14 +400,6 @@ def criteria_places(eval_file: Path) -> Iterator[Path]:
     yield eval_file.with_name(CRITERIA_FILE)
     for folder in (eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())):
         yield from (folder / name for name in EVAL_CONFIGS)
-
-
-def _session_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """``x.session.json`` beside ``x.test.json``, else the agent's initial session, else None."""
-    beside = eval_file.with_name(eval_file.name.removesuffix(".test.json") + ".session.json")
-    if eval_file.name.endswith(".test.json") and beside.is_file():
-        return beside
-    return agent.initial_session_file
 
 
 def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, str]:

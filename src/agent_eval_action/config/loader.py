@@ -13,14 +13,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.models import (
-    DRIVER_OPTIONS,
-    AgentDefaults,
-    AgentIdentity,
-    AgentSettings,
-    Policy,
-    Settings,
-)
+from agent_eval_action.config.models import DRIVER_OPTIONS, AgentDefaults, AgentSettings, Policy, Settings
 from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
@@ -201,12 +194,12 @@ _NULLABLE: Final = frozenset({"max_drop", "max_rise"})
 class _ConfigSource:
     """The values of a source (file, inputs or flags) by option, its agents and its problems.
 
-    ``file`` is the origin of the whole configuration file.
+    ``file`` is the origin of the whole configuration file. Each agent's value has those of its options, name and path.
     """
 
     file: Origin = field(default_factory=Origin)
     given: dict[str, SourcedValue] = field(default_factory=dict)
-    agents: tuple[_AgentEntry, ...] = ()
+    agents: list[SourcedValue] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -227,7 +220,6 @@ class _ConfigSource:
         self.take(option, text, Origin(base, Path(name), text=True, search_path=environ.get("PATH")))
 
     def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
-        """Record a problem at a path of the file."""
         shown = None if value is ... else shorten(value)
         self.problems.append(self.file.issue(Issue(message, at, shown, hint)))
 
@@ -258,20 +250,17 @@ class _ConfigSource:
         if self.agents:
             self.problem("is given beside another list of agents", at, hint="keep either agent or agents")
             return
-        entries = (
-            [((*at, index), item) for index, item in enumerate(value)] if isinstance(value, list) else [(at, value)]
-        )
+        entries = [((*at, n), item) for n, item in enumerate(value)] if isinstance(value, list) else [(at, value)]
         if not entries:
             self.problem("names no agent", at, hint="remove the key to have agents discovered")
         for here, entry in entries:
             mapping = {"path": entry} if isinstance(entry, str) else entry
             if isinstance(mapping, Mapping):
-                self.agents += (self.read_agent(mapping, here),)
+                self.agents.append(self.read_agent(mapping, here))
             else:
                 self.problem("must be an agent's folder, or a mapping with its path", here, entry)
 
-    def read_agent(self, mapping: Mapping[Any, Any], at: JsonPath) -> _AgentEntry:
-        """Read an entry of ``agents``."""
+    def read_agent(self, mapping: Mapping[Any, Any], at: JsonPath) -> SourcedValue:
         given: dict[str, SourcedValue] = {}
         for key, value in mapping.items():
             if key in AGENT_ENTRY:
@@ -281,8 +270,7 @@ class _ConfigSource:
                 self.problem(f"unknown key `{str(key)[:80]}` of an agent", (*at, key), hint=hint)
         if not {"path", "driver", "recording"} & mapping.keys():
             self.problem("an agent needs a path", at, hint="path: FOLDER")
-        name, path = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
-        return _AgentEntry(self.file.inside(*at), path, name, given)
+        return SourcedValue(given, self.file.inside(*at))
 
 
 def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
@@ -331,14 +319,8 @@ def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Co
 # --- agents ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _AgentEntry:
-    """An entry of ``agents``: its folder or name as written, and the options it sets."""
-
-    origin: Origin
-    path: str | None = None
-    name: str | None = None
-    given: Mapping[str, SourcedValue] = field(default_factory=dict)
+_Draft = tuple[SourcedValue, AgentSettings]
+"""An entry of ``agents`` and the agent that it describes, whose name is "" unless the entry sets one."""
 
 
 def _resolve_agents(
@@ -349,19 +331,26 @@ def _resolve_agents(
     Flags and inputs (``over``) win over the agent's entry, which wins over the top level of the file.
     """
 
-    def draft(entry: _AgentEntry) -> tuple[_AgentEntry, AgentSettings]:
-        """The agent of an entry; its name is "" unless the entry sets one."""
-        values, base = _agent_values({**file.given, **entry.given, **over}), entry.origin.base
-        folder = base / entry.path if entry.path else values.get("recording", base)
-        evals = entry.given["evals"].value if "evals" in entry.given and "evals" not in over else ()
-        return entry, AgentSettings(path=Path(os.path.normpath(folder)), name=entry.name or "", evals=evals, **values)
+    def draft(entry: SourcedValue) -> _Draft:
+        own = {name: item.value for name, item in entry.value.items()}
+        values = _agent_values({**file.given, **entry.value, **over})
+        folder = entry.origin.base / own["path"] if own.get("path") else values.get("recording", entry.origin.base)
+        evals = own.get("evals", ()) if "evals" not in over else ()
+        path = Path(os.path.normpath(folder))
+        return entry, AgentSettings(path=path, name=own.get("name", ""), evals=evals, **values)
+
+    def chosen(name: str, origin: Origin) -> _Draft:
+        """The configured agent with this folder, else with this name, else the agent in this folder."""
+        folder = real_path(origin.base / name)
+        by_folder = (found for found in drafts if real_path(found[1].path) == folder)
+        by_name = (found for found in drafts if name in (found[1].name, found[1].path.name))
+        return next(chain(by_folder, by_name), None) or draft(
+            SourcedValue({"path": SourcedValue(name, origin)}, origin)
+        )
 
     drafts = [draft(entry) for entry in file.agents]
-    if chosen := over.get("agent"):
-        drafts = [
-            _named(path, chosen.origin.base / path, drafts) or draft(_AgentEntry(chosen.origin, path))
-            for path in chosen.value
-        ]
+    if named := over.get("agent"):
+        drafts = [chosen(name, named.origin) for name in named.value]
     if may_lack:
         drafts = [(entry, agent) for entry, agent in drafts if agent.path.is_dir()]
     problems = [problem for entry, agent in drafts for problem in _folder_problems(entry, agent, workspace)]
@@ -384,17 +373,9 @@ def _agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
     return {"driver": "recorded", **values} if values.get("recording") else values
 
 
-def _named(
-    name: str, folder: Path, drafts: Sequence[tuple[_AgentEntry, AgentSettings]]
-) -> tuple[_AgentEntry, AgentSettings] | None:
-    """The configured agent with this folder, else with this name."""
-    by_folder = [draft for draft in drafts if real_path(draft[1].path) == real_path(folder)]
-    by_name = [draft for draft in drafts if name in (draft[0].name, draft[1].path.name)]
-    return next(iter(by_folder or by_name), None)
-
-
-def _folder_problems(entry: _AgentEntry, agent: AgentSettings, workspace: Path) -> Iterator[Problem]:
-    problem = partial(entry.origin.problem, value=shorten(entry.path) if entry.path else None)
+def _folder_problems(entry: SourcedValue, agent: AgentSettings, workspace: Path) -> Iterator[Problem]:
+    written = entry.value.get("path")
+    problem = partial(entry.origin.problem, value=shorten(written.value) if written else None)
     path = agent.path
     if not real_path(path).is_relative_to(workspace):
         hint = f"start from a folder that holds the agent; the workspace is {workspace}"

@@ -182,12 +182,10 @@ def _parses(text: bytes) -> bool:
 
 def texts_below(root: Path, suffixes: tuple[str, ...], *, max_entries: int, size: int) -> Iterator[tuple[Path, bytes]]:
     """Files below a folder with these suffixes, and the first ``size`` bytes of each; stops at ``max_entries``."""
-    try:
+    with contextlib.suppress(TooManyEntries):
         for path in files_below(root, max_entries=max_entries):
             if path.suffix in suffixes:
                 yield path, beginning(path, size)
-    except TooManyEntries:
-        return
 
 
 def expand(named: EvalPattern) -> tuple[Path, ...]:
@@ -199,7 +197,12 @@ def expand(named: EvalPattern) -> tuple[Path, ...]:
     try:
         if path.is_dir():
             return _eval_files_below(path, named)
-        found = tuple(sorted(_matches(path))) if is_glob else ()
+        found: tuple[Path, ...] = ()
+        if is_glob:  # search from the last folder without wildcards
+            first = next(index for index, part in enumerate(path.parts) if _MAGIC.search(part))
+            start, wanted = Path(*path.parts[:first]), glob_regex("/".join(path.parts[first:]))
+            below = files_below(start)
+            found = tuple(sorted(file for file in below if wanted.fullmatch(file.relative_to(start).as_posix())))
     except TooManyEntries:
         message = f"more than {MAX_ENTRIES} files to look through"
         raise named.refusal(message, "name a folder further down") from None
@@ -224,14 +227,6 @@ def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
     if not found:
         raise named.refusal(f"{what} in this folder", names)
     return found
-
-
-def _matches(path: Path) -> Iterator[Path]:
-    """Files that match, searched from the last folder without wildcards."""
-    first = next(index for index, part in enumerate(path.parts) if _MAGIC.search(part))
-    start = Path(*path.parts[:first])
-    wanted = glob_regex("/".join(path.parts[first:]))
-    return (file for file in files_below(start) if wanted.fullmatch(file.relative_to(start).as_posix()))
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:

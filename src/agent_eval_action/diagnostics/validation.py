@@ -68,8 +68,7 @@ def invalid_parts(*issues: Issue) -> ValidationError:
 
 def issues_of(error: ValidationError, value: Any, expected: Any) -> Iterator[Issue]:
     """All issues from validating ``value`` as the type ``expected``."""
-    for detail in error.errors(include_url=False):
-        yield issue_of(detail, value, expected)
+    return (issue_of(detail, value, expected) for detail in error.errors(include_url=False))
 
 
 def validated(source: Source, model: type[_Model], message: str, hint: str) -> _Model:

@@ -148,29 +148,25 @@ def _members(value: Frozen) -> dict[str, Any]:
     return value.__dict__ | extra if (extra := value.model_extra) else value.__dict__
 
 
-def _canonical(value: Any) -> Any:
-    """Remove ignored and empty values at every depth, except inside free objects."""
+def _canonical(value: Any, free: bool = False) -> Any:
+    """Remove ignored and empty values at every depth, except inside ``free`` objects.
+
+    Whole floats become integers: other JSON tools do not distinguish 1.0 and 1.
+    """
     if isinstance(value, str) or value is None:
         return value
     if isinstance(value, _OBJECTS):
+        members = value if isinstance(value, dict) else _members(value)
+        if free:
+            return {key: _canonical(item, True) for key, item in members.items()}
         pruned = {}
-        for key, item in (value if isinstance(value, dict) else _members(value)).items():
+        for key, item in members.items():
             if item is not None and key not in _LEFT_OUT:
-                canonical = _with_plain_numbers(item) if key in _FREE else _canonical(item)
+                canonical = _canonical(item, key in _FREE)
                 if canonical or canonical not in _EMPTY:
                     pruned[key] = canonical
         return pruned
     if isinstance(value, _LISTS):
-        return [canonical for item in value if (canonical := _canonical(item)) or canonical not in _EMPTY]
-    return _with_plain_numbers(value)
-
-
-def _with_plain_numbers(value: Any) -> Any:
-    """Turn whole floats into integers: other JSON tools do not distinguish 1.0 and 1."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return {key: _with_plain_numbers(item) for key, item in value.items()}
-    if isinstance(value, _LISTS):
-        return [_with_plain_numbers(item) for item in value]
+        items = [_canonical(item, free) for item in value]
+        return items if free else [item for item in items if item or item not in _EMPTY]
     return int(value) if isinstance(value, float) and value.is_integer() else value

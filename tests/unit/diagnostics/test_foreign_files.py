@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent_eval_action.diagnostics.foreign_files import EVAL_FILES, TRPC_METRICS
+from agent_eval_action.diagnostics.foreign_files import EVAL_FILES, TRPC_METRICS, is_trpc_metrics
 from agent_eval_action.diagnostics.foreign_files import recognise_eval_file as recognise
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import load_eval_file
@@ -43,7 +43,7 @@ def test_a_file_that_is_not_read_is_named(tmp_path, name, value):
 
 def test_every_entry_has_a_value_that_it_recognises():
     assert {recognise(value) for _, value in VALUES} == {*EVAL_FILES, TRPC_METRICS}
-    assert not TRPC_METRICS.recognises({"criteria": {}, "metrics": [{"metric_name": "m"}]})
+    assert not is_trpc_metrics({"criteria": {}, "metrics": [{"metric_name": "m"}]})
 
 
 @pytest.mark.parametrize("conversation", [5, True, "x", {"userContent": 1}, [5], None])
