@@ -108,7 +108,6 @@ class HistorySession:
 
     @property
     def recording(self) -> bool:
-        """Whether this run may be recorded."""
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
     def add(self, result: RunResult) -> WriteResult:

@@ -74,13 +74,11 @@ class Job:
 
 
 class LogGroups(Protocol):
-    """Foldable groups of log lines; both methods return a single line."""
+    """Foldable groups of log lines: the lines that begin and end one."""
 
-    def group(self, title: str) -> str:
-        """Return the line that begins a group."""
+    def group(self, title: str) -> str: ...
 
-    def end_group(self) -> str:
-        """Return the line that ends it."""
+    def end_group(self) -> str: ...
 
 
 FindTargets = Callable[[Any], tuple[list[ChangeRequest], str]]

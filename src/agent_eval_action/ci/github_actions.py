@@ -47,11 +47,9 @@ class WorkflowCommands:
     """Commands for the log of a step; they take any text."""
 
     def mask(self, secret: str) -> str:
-        """Mask a text in all later output."""
         return command("add-mask", secret)
 
     def group(self, title: str) -> str:
-        """Begin a foldable group."""
         return command("group", title)
 
     def end_group(self) -> str:

@@ -131,11 +131,9 @@ class CommentHost:
         raise NotImplementedError
 
     def comments_url(self, target: ChangeRequest) -> str:
-        """Return the URL of all comments on a change request."""
         raise NotImplementedError
 
     def comment_url(self, target: ChangeRequest, number: int) -> str:
-        """Return the URL of one comment."""
         return f"{self.comments_url(target)}/{number}"
 
     def escape(self, text: str) -> str:
@@ -147,7 +145,6 @@ class CommentHost:
         return self.read_pages(Comment, self.comments_url(target), f"list the comments of {target}", self.order)
 
     def comment(self, target: ChangeRequest, number: int) -> Comment:
-        """Return the current state of one comment."""
         return self.read(Comment, "GET", self.comment_url(target, number), f"read comment {number} of {target}")
 
     def create_comment(self, target: ChangeRequest, body: str) -> Comment:
@@ -169,7 +166,6 @@ class CommentHost:
                 raise
 
     def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -179,7 +175,6 @@ class CommentHost:
         return self._validate(kind, self.request(verb, url, what, **content), what)
 
     def read_pages(self, kind: type[T], url: str, what: str, params: Mapping[str, str]) -> list[T]:
-        """Return the items of all pages."""
         query: dict[str, str] | None = {**params, "per_page": "100"}
         items: list[T] = []
         for _ in range(_MOST_PAGES):
@@ -411,7 +406,6 @@ class GitLabNotes(CommentHost):
         return self.read(Account, "GET", f"{self.url}/user", "say whose token this is")
 
     def is_open_at(self, target: ChangeRequest, head_sha: str) -> bool:
-        """Return whether the merge request is open with this head."""
         found = self.read(dict[str, Any], "GET", self._url(target), f"read the merge request {target}")
         return (found.get("state"), found.get("sha")) == ("opened", head_sha)
 

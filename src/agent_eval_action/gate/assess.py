@@ -134,7 +134,6 @@ class CriterionEvidence:
 
     @cached_property
     def grid(self) -> ScoreGrid:
-        """The whole numbers that stand for the criterion's scores."""
         return ScoreGrid.for_pairs(self.pairs, self.pairs[0].goal)
 
     @property
@@ -144,7 +143,6 @@ class CriterionEvidence:
 
     @property
     def min_effect(self) -> float:
-        """The smallest drop of a pair's mean that may block."""
         return self.rules.policy.min_effect
 
     @cached_property
@@ -154,8 +152,7 @@ class CriterionEvidence:
 
     @cached_property
     def confirmed(self) -> bool:
-        """Whether anything of this criterion blocks."""
-        return self.fell_as_a_whole or any(test.status is Status.CONFIRMED for test in self.tests.values())
+        return self.fell_as_a_whole or Status.CONFIRMED in self.statuses
 
     @cached_property
     def fell_as_a_whole(self) -> bool:
@@ -367,6 +364,10 @@ class CriterionEvidence:
             for pair, p in zip(self.suspects, adjusted, strict=True)
         }
 
+    @property
+    def statuses(self) -> set[Status]:
+        return {test.status for test in self.tests.values()}
+
     def _status(self, pair: Pair, p: float) -> Status:
         if self.worse_each_time(pair, STABLE_RUNS) and (status := self._stable_status(pair)):
             return status
@@ -422,7 +423,6 @@ class CriterionEvidence:
 
     @cached_property
     def first(self) -> int:
-        """Attempts of the first pass."""
         return max((pair.first for pair in self.complete), default=1)
 
     @cached_property

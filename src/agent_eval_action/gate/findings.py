@@ -250,7 +250,7 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
     elif found and suite and sure:
         yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
     if found is not None:
-        if found.together_confirmed and Status.CONFIRMED not in _statuses(found):
+        if found.together_confirmed and Status.CONFIRMED not in found.statuses:
             yield finding(criterion.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
         if criterion.severity == "blocks" and criterion.cut_short and (unconfirmed := _uncontrolled(found)):
             code, data = unconfirmed
@@ -261,7 +261,7 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
 def _has_worse_cases(criterion: CriterionJudgement) -> bool:
     """Whether single cases are confirmed worse, or newly miss a threshold that counts."""
     found = criterion.evidence
-    confirmed = found is not None and (found.together_confirmed or Status.CONFIRMED in _statuses(found))
+    confirmed = found is not None and (found.together_confirmed or Status.CONFIRMED in found.statuses)
     newly = (pair for pair in criterion.pairs if pair.kind is ChangeKind.NEWLY_FAILING)
     return confirmed or any(map(criterion.threshold_counts, newly))
 
@@ -272,16 +272,12 @@ def _applies_no_longer(pair: Pair) -> bool:
     return pair.kind is ChangeKind.NOT_APPLICABLE and comparable and not pair.left_out
 
 
-def _statuses(found: CriterionEvidence) -> set[Status]:
-    return {test.status for test in found.tests.values()}
-
-
 def _uncontrolled(found: CriterionEvidence) -> tuple[FindingCode, dict[str, Any]] | None:
     """The drop that would block if a limit had not prevented the control."""
     suite = found.suite_test
     if found.control and suite and suite.sure and not found.suite_controlled:
         return FindingCode.MEAN_WORSE, {"drop": suite.drop, "cases": len(found.complete)}
-    single = _statuses(found) & {Status.CONFIRMED, Status.UNCONTROLLED}
+    single = found.statuses & {Status.CONFIRMED, Status.UNCONTROLLED}
     if not single and not found.controlled and found.together(control=True).confirmed:
         return FindingCode.SUSPECTS_WORSE, _together_data(found)
     return None

@@ -88,7 +88,6 @@ class CriterionJudgement:
 
     @property
     def change(self) -> float | None:
-        """Paired mean minus baseline mean."""
         return None if self.paired is None or self.baseline is None else self.paired - self.baseline
 
     # --- evidence -----------------------------------------------------------------------------------
@@ -126,7 +125,6 @@ class CriterionJudgement:
 
     @property
     def severity(self) -> Literal["blocks", "advisory"]:
-        """The effect of missing a limit."""
         return "blocks" if self.gating and not self.collecting else "advisory"
 
     def severity_of(self, pair: Pair) -> Literal["blocks", "advisory"]:
@@ -147,7 +145,6 @@ class CriterionJudgement:
         return pair.below and self.threshold_counts(pair) and self.severity_of(pair) == "blocks"
 
     def blocks(self, pair: Pair) -> bool:
-        """Whether this pair makes the run fail by itself."""
         if self.status(pair) is Status.CONFIRMED:
             return self.severity == "blocks"
         return self.misses_threshold(pair)

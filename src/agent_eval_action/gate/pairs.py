@@ -123,7 +123,6 @@ class Pair:
 
     @property
     def subject(self) -> Subject:
-        """The pair as findings name it."""
         return Subject(**self.key._asdict(), criterion=self.criterion)
 
     @property
@@ -178,7 +177,6 @@ class GateRules:
     adaptive: bool = True
 
     def limit(self, cases: int) -> int:
-        """The number of extra attempts that a run of this many cases may make."""
         return MOST_EXTRA_RUNS_PER_CASE * cases + MOST_EXTRA_RUNS if self.extra_runs is None else self.extra_runs
 
 
@@ -427,7 +425,6 @@ class ScoreGrid:
 
     @classmethod
     def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreGrid:
-        """The grid of one criterion."""
         minimize = goal == "minimize"
         if not minimize and all(pair.binary for pair in pairs):
             return cls(True, 1.0, 0, 1)
@@ -442,7 +439,6 @@ class ScoreGrid:
         return round((-math.log1p(max(score, 0.0)) if self.minimize else score) / self.step)
 
     def level(self, score: float) -> int:
-        """A score's level."""
         return min(self.high, max(self.low, self._unclamped_level(score)))
 
     def stratum(self, reference: tuple[ScoreCount, ...], current: tuple[float, ...]) -> Stratum:

@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.config.models import Policy
@@ -134,54 +135,47 @@ class SimulatedRun:
         self, sampler: Sampler, drawn: Drawn, rules: GateRules, *, control: bool = True, first: int = 1
     ) -> None:
         self._sampler, self._drawn, self._rules, self._control = sampler, drawn, rules, control
-        cases, self._criteria, _ = drawn.history.shape
-        self._cases = {CaseKey("", "", f"{case:06}"): case for case in range(cases)}
-        self._head_runs = [first] * cases
-        self._base_runs = [0] * cases
-        self._interleaved: list[list[int]] = [[] for _ in range(cases)]
-        history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
-        self._pairs = [
-            Pair(key, f"c{n}", counted(history[case][n]), tuple(head[case][n]), first)
-            for key, case in self._cases.items()
-            for n in range(self._criteria)
-        ]
         self._extra = 0
+        history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
+        self._pairs: dict[CaseKey, list[Pair]] = {}
+        for case, scores in enumerate(history):
+            key = CaseKey("", "", f"{case:06}")
+            self._pairs[key] = [
+                Pair(key, f"c{n}", counted(past), tuple(head[case][n]), first) for n, past in enumerate(scores)
+            ]
 
     @property
     def state(self) -> GateState:
-        """The scores so far."""
-        return GateState(tuple(self._pairs), self._control, self._extra)
+        return GateState(tuple(chain.from_iterable(self._pairs.values())), self._control, self._extra)
 
     def finish(self) -> Outcome:
         """Run until the gate stops, and decide."""
         while not isinstance(step := next_step(self.state, self._rules), Stop):
-            made = self._base_runs if step.purpose == "control" else self._head_runs
             for key, more in step.attempts:
-                self._add(made, self._cases[key], more)
+                self._add(key, more, control=step.purpose == "control")
             for key, more in step.interleaved:
-                case = self._cases[key]
-                self._interleaved[case] += range(self._head_runs[case], self._head_runs[case] + more)
-                self._add(self._head_runs, case, more)
+                self._add(key, more, interleaved=True)
         found = assess(self.state, self._rules).values()
         blocked = any(criterion.confirmed for criterion in found)
         unseen = any(criterion.main_collapse for criterion in found)
-        runs = (sum(self._head_runs) + sum(self._base_runs)) / len(self._head_runs)
+        runs = sum(len(own[0].attempts) + len(own[0].control) for own in self._pairs.values()) / len(self._pairs)
         return Outcome(blocked, (step.limited or unseen) and not blocked, runs)
 
-    def _add(self, made: list[int], case: int, more: int) -> None:
-        made[case] += more
+    def _add(self, key: CaseKey, more: int, *, control: bool = False, interleaved: bool = False) -> None:
         self._extra += more
-        while max(self._head_runs[case], self._base_runs[case]) > self._drawn.head.shape[2]:
+        own = self._pairs[key]
+        start = len(own[0].control if control else own[0].attempts)
+        while start + more > self._drawn.head.shape[2]:
             self._drawn = self._sampler.more(self._drawn)
-        for n in range(self._criteria):
-            at = case * self._criteria + n
-            self._pairs[at] = replace(
-                self._pairs[at],
-                attempts=tuple(self._drawn.head[case, n, : self._head_runs[case]].tolist()),
-                control=tuple(self._drawn.base[case, n, : self._base_runs[case]].tolist()),
-                interleaved=tuple(self._drawn.head[case, n, self._interleaved[case]].tolist()),
-                control_attempts=self._base_runs[case],
-            )
+        drawn = self._drawn.base if control else self._drawn.head
+        for n, pair in enumerate(own):
+            scores = tuple(drawn[int(key.case), n, start : start + more].tolist())
+            if control:
+                made = pair.control + scores
+                own[n] = replace(pair, control=made, control_attempts=len(made))
+            else:
+                in_turn = pair.interleaved + (scores if interleaved else ())
+                own[n] = replace(pair, attempts=pair.attempts + scores, interleaved=in_turn)
 
 
 def simulate(

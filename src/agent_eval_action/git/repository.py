@@ -99,7 +99,6 @@ class GitResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the exit code is 0."""
         return self.code == 0
 
     @property
@@ -130,7 +129,6 @@ class Commit:
 
     @classmethod
     def parse(cls, sha: str, data: bytes) -> Commit:
-        """Read the headers of a commit object."""
         parents: list[str] = []
         at: int | None = None
         for line in data[:_MAX_COMMIT_BYTES].decode("utf-8", "replace").partition("\n\n")[0].split("\n"):
@@ -233,7 +231,6 @@ class Repository:
         return Commit.parse(sha, result.out) if result.ok else None
 
     def head(self) -> Commit | None:
-        """The checked-out commit."""
         sha = self.resolve("HEAD")
         return self.commit(sha) if sha else None
 
@@ -245,7 +242,6 @@ class Repository:
         return tuple(Commit(own, tuple(parents), int(at)) for at, own, *parents in lines)
 
     def is_shallow(self) -> bool:
-        """Whether this is a shallow clone."""
         return self.run("rev-parse", "--is-shallow-repository").text == "true"
 
     def merge_base(self, first: str, *others: str) -> str | None:
