@@ -204,27 +204,22 @@ class CommentHost:
                     self.clock.sleep(left)
                 self._written = self.clock.now()
             try:
-                return self._send(verb, url, what, content)
-            except ApiError as error:
-                if once or error.kind not in TEMPORARY:
-                    raise
-                pause = pause_before(tries) if error.wait is None else error.wait
-                if self.clock.now() - began + pause > self.deadline:
-                    message = f"{error.message} ({tries} tries)"
-                    if error.kind is ApiErrorKind.LIMITED:
-                        message = f"{self.name} limits requests and asks to wait {pause:.0f} s to {what}"
-                    raise ApiError(error.kind, message) from error
+                response = self._open().request(verb, url, **content)
+                if response.is_success:
+                    return response
+                error = self._api_error(response, what)
+            except httpx.TransportError as lost:
+                message = f"{self.name} could not be asked to {what}: {lost or type(lost).__name__}"
+                error = ApiError(ApiErrorKind.UNAVAILABLE, message)
+            if once or error.kind not in TEMPORARY:
+                raise error
+            pause = pause_before(tries) if error.wait is None else error.wait
+            if self.clock.now() - began + pause > self.deadline:
+                message = f"{error.message} ({tries} tries)"
+                if error.kind is ApiErrorKind.LIMITED:
+                    message = f"{self.name} limits requests and asks to wait {pause:.0f} s to {what}"
+                raise ApiError(error.kind, message)
             self.clock.sleep(pause)
-
-    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response:
-        try:
-            response = self._open().request(verb, url, **content)
-        except httpx.TransportError as error:
-            message = f"{self.name} could not be asked to {what}: {error or type(error).__name__}"
-            raise ApiError(ApiErrorKind.UNAVAILABLE, message) from error
-        if not response.is_success:
-            raise self._api_error(response, what)
-        return response
 
     def _open(self) -> httpx.Client:
         if self._client is not None:

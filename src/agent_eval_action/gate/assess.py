@@ -134,7 +134,7 @@ class CriterionEvidence:
 
     @cached_property
     def grid(self) -> ScoreGrid:
-        return ScoreGrid.for_pairs(self.pairs, self.pairs[0].goal)
+        return ScoreGrid.for_pairs(self.pairs)
 
     @property
     def share(self) -> float:
@@ -364,7 +364,7 @@ class CriterionEvidence:
             for pair, p in zip(self.suspects, adjusted, strict=True)
         }
 
-    @property
+    @cached_property
     def statuses(self) -> set[Status]:
         return {test.status for test in self.tests.values()}
 
@@ -585,25 +585,26 @@ def never_differed(pairs: Iterable[Pair]) -> bool:
 
 
 def assess(state: GateState, rules: GateRules) -> dict[str, CriterionEvidence]:
-    """The evidence by criterion, sorted by name, over the pairs that have history and may block."""
-    sets = rules.policy.sets
+    """The evidence by criterion, sorted by name; without pairs if none has history and may block."""
     groups: dict[str, list[Pair]] = {}
+    goals = {pair.criterion: pair.goal for pair in state.pairs}
+    policies = {name: rules.policy.for_criterion(name, goals[name]) for name in sorted(goals)}
+    sets = rules.policy.sets
     for pair in state.pairs:
         if sets and sets.get(pair.key.eval_set, "blocking") != "blocking":
             continue
-        if pair.history and not pair.added and pair.again >= 0:
+        may_block = policies[pair.criterion].mode == "blocking"
+        if may_block and pair.history and not pair.added and pair.again >= 0:
             groups.setdefault(pair.criterion, []).append(pair)
-    policies = {name: rules.policy.for_criterion(name, pairs[0].goal) for name, pairs in groups.items()}
-    names = sorted(name for name, policy in policies.items() if policy.mode == "blocking")
-    alpha = (1 - rules.policy.confidence) / max(1, len(names))
     return {
         name: CriterionEvidence(
             criterion=name,
-            pairs=tuple(sorted(groups[name], key=lambda pair: pair.key)),
-            policy=policies[name],
+            pairs=tuple(sorted(pairs, key=lambda pair: pair.key)),
+            policy=policy,
             rules=rules,
-            alpha=alpha,
-            control=state.control and any(pair.controllable for pair in groups[name]),
+            alpha=(1 - rules.policy.confidence) / max(1, len(groups)),
+            control=state.control and any(pair.controllable for pair in pairs),
         )
-        for name in names
+        for name, policy in policies.items()
+        for pairs in [groups.get(name, [])]
     }

@@ -26,7 +26,7 @@ from agent_eval_action.results.findings import (
     named_cases,
 )
 from agent_eval_action.results.history import ScoreCount, Trajectory, TrajectoryRecord, short_call, trajectory_digest
-from agent_eval_action.results.pair_scores import modal_trajectory
+from agent_eval_action.results.pair_scores import PairScores, modal_trajectory
 from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseResult,
@@ -142,8 +142,8 @@ def _untested_reason(pair: Pair, trajectories: Trajectories) -> Reason | None:
 
 
 def _without_score(pair: Pair, baseline: float | None) -> Reason:
-    if pair.kind is ChangeKind.ERROR:
-        return Reason(code=FindingCode.NO_SCORE, data=_missing_data(pair))
+    if pair.kind is ChangeKind.ERROR and pair.measured:
+        return Reason(code=FindingCode.NO_SCORE, data=_missing_data(pair.measured))
     if pair.kind is ChangeKind.REMOVED:
         data = {"baseline": baseline, "below": pair.below, **why_data(pair.incomparable)}
         return Reason(code=FindingCode.PAIR_REMOVED, data=data)
@@ -235,33 +235,32 @@ def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -
         named = named_cases([pair.key for pair in lost])
         yield finding("advisory", FindingCode.NO_LONGER_APPLICABLE, subject, **named, judgement=judgement)
     found = criterion.evidence
-    if found is not None and (fall := found.main_collapse) is not None:
+    if (fall := found.main_collapse) is not None:
         severity: Severity = "inconclusive" if criterion.severity == "blocks" else "advisory"
         data = {"baseline": fall.before, "control": fall.main, "score": fall.now, "cases": fall.cases}
         if not silent:
             yield finding(severity, FindingCode.MAIN_COLLAPSED, subject, **data)
         return
-    suite = found.suite_test if found else None
+    suite = found.suite_test
     sure = suite is not None and suite.confirmed
     if criterion.limit_exceeded is not None:
         # next to a case that blocks for being worse, doubt about the mean would contradict it
         data = _mean_data(criterion) | ({} if sure or _has_worse_cases(criterion) else _doubt_data(found))
         yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
-    elif found and suite and sure:
+    elif suite and sure:
         yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
-    if found is not None:
-        if found.together_confirmed and Status.CONFIRMED not in found.statuses:
-            yield finding(criterion.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
-        if criterion.severity == "blocks" and criterion.cut_short and (unconfirmed := _uncontrolled(found)):
-            code, data = unconfirmed
-            limit = excerpt(criterion.cut_short, 200)
-            yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
+    if found.together_confirmed and Status.CONFIRMED not in found.statuses:
+        yield finding(criterion.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
+    if criterion.severity == "blocks" and criterion.cut_short and (unconfirmed := _uncontrolled(found)):
+        code, data = unconfirmed
+        limit = excerpt(criterion.cut_short, 200)
+        yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
 
 
 def _has_worse_cases(criterion: CriterionJudgement) -> bool:
     """Whether single cases are confirmed worse, or newly miss a threshold that counts."""
     found = criterion.evidence
-    confirmed = found is not None and (found.together_confirmed or Status.CONFIRMED in found.statuses)
+    confirmed = found.together_confirmed or Status.CONFIRMED in found.statuses
     newly = (pair for pair in criterion.pairs if pair.kind is ChangeKind.NEWLY_FAILING)
     return confirmed or any(map(criterion.threshold_counts, newly))
 
@@ -306,10 +305,10 @@ def _together_data(found: CriterionEvidence) -> dict[str, Any]:
     return {"cases": cases, "runs": found.common_runs * cases, "drop": test.drop, "p": test.p}
 
 
-def _doubt_data(found: CriterionEvidence | None) -> dict[str, Any]:
+def _doubt_data(found: CriterionEvidence) -> dict[str, Any]:
     """Why a mean beyond its limit does not block. "chance" requires a p above ``IN_DOUBT``."""
-    suite = found.suite_test if found else None
-    if found is None or suite is None:
+    suite = found.suite_test
+    if suite is None:
         return {"doubt": "too_few_runs"}
     if suite.p > IN_DOUBT:
         return {"doubt": "chance", "p": suite.p}
@@ -341,19 +340,22 @@ def unmeasured_findings(
         yield from (shard_finding(problem) for problem in result.merge.problems if problem.undecided)
     elif cut_short:
         yield _ended_early(criteria, result)
-    unanswered: dict[CaseKey, tuple[Pair, Severity]] = {}
+    unanswered: dict[CaseKey, tuple[PairScores, Severity]] = {}
     for criterion in criteria:
         for pair in criterion.pairs:
             severity: Severity = "inconclusive" if criterion.gating and not pair.added else "advisory"
-            if pair.key in blocking or not pair.measured or not pair.errors or (cut_short and _only_stopped(pair)):
+            measured = pair.measured
+            if pair.key in blocking or not measured or not pair.errors or (cut_short and _only_stopped(measured)):
                 continue
-            if pair.measured.answered:
-                yield finding(severity, FindingCode.NO_SCORE, pair.subject, **_missing_data(pair))
+            if measured.answered:
+                yield finding(severity, FindingCode.NO_SCORE, pair.subject, **_missing_data(measured))
             elif severity == "inconclusive" or pair.key not in unanswered:
-                unanswered[pair.key] = (pair, severity)
-    for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
-        data = _missing_data(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
-        yield finding(severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **data)
+                unanswered[pair.key] = (measured, severity)
+    for key, (measured, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
+        errors = sum(attempt.error is not None for attempt in measured.case.attempts)
+        yield finding(
+            severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **_missing_data(measured) | {"errors": errors}
+        )
     yield from _unanswered_on_base(criteria, unmeasured)
     # without a score of anything that could block, the run says nothing
     deciding = [criterion for criterion in criteria if criterion.gating] or list(criteria)
@@ -375,13 +377,8 @@ def _unanswered_on_base(criteria: Sequence[CriterionJudgement], unmeasured: Mapp
         yield finding("inconclusive", FindingCode.BASE_NO_ANSWER, Subject(agent=agent), **data)
 
 
-def _attempts(pair: Pair) -> Sequence[AttemptSummary]:
-    return pair.measured.case.attempts if pair.measured else ()
-
-
-def _missing_data(pair: Pair) -> dict[str, Any]:
-    error = excerpt(pair.measured.error) if pair.measured else ""
-    return {"errors": pair.errors, "attempts": len(_attempts(pair)), "error": error}
+def _missing_data(measured: PairScores) -> dict[str, Any]:
+    return {"errors": measured.errors, "attempts": len(measured.case.attempts), "error": excerpt(measured.error)}
 
 
 def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Finding]:
@@ -432,8 +429,9 @@ def shard_finding(problem: ShardProblem) -> Finding:
     return finding("inconclusive" if problem.undecided else "note", code, **data)
 
 
-def _only_stopped(pair: Pair) -> bool:
-    return {attempt.error.kind for attempt in _attempts(pair) if attempt.error is not None} == {ErrorKind.STOPPED}
+def _only_stopped(measured: PairScores) -> bool:
+    errors = {attempt.error.kind for attempt in measured.case.attempts if attempt.error is not None}
+    return errors == {ErrorKind.STOPPED}
 
 
 def silent_models(criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:

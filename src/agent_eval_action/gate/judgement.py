@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from agent_eval_action.config.models import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy
 from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, never_differed
 from agent_eval_action.gate.pairs import (
     NEW_CASE,
@@ -52,20 +52,25 @@ class Improvement:
 
 @dataclass(frozen=True)
 class CriterionJudgement:
-    """A criterion over its pairs, under the run's policy (``rules``) and its own (``policy``).
+    """A criterion over its pairs, under the run's policy and its own.
 
-    ``evidence`` is None if no pair has history and may block. ``collecting``: the threshold is only a default and there
-    is no baseline yet, so the criterion blocks nothing. ``cut_short``: the limit that ended the re-runs early.
+    ``collecting``: the threshold is only a default and there is no baseline yet, so the criterion blocks nothing.
+    ``cut_short``: the limit that ended the re-runs early.
     """
 
-    name: str
     pairs: tuple[Pair, ...]
-    rules: Policy
-    policy: CriterionPolicy
-    evidence: CriterionEvidence | None = None
-    improvement: Improvement = Improvement()
-    collecting: bool = False
-    cut_short: str = ""
+    evidence: CriterionEvidence
+    improvement: Improvement
+    collecting: bool
+    cut_short: str
+
+    @property
+    def name(self) -> str:
+        return self.evidence.criterion
+
+    @property
+    def policy(self) -> CriterionPolicy:
+        return self.evidence.policy
 
     @property
     def goal(self) -> Goal:
@@ -94,7 +99,7 @@ class CriterionJudgement:
 
     def test(self, pair: Pair) -> SuspectTest | None:
         """A suspect's test; None for other pairs."""
-        return self.evidence.tests.get(pair.key) if self.evidence else None
+        return self.evidence.tests.get(pair.key)
 
     def status(self, pair: Pair) -> Status | None:
         """A suspect's status; None for other pairs."""
@@ -129,8 +134,9 @@ class CriterionJudgement:
 
     def severity_of(self, pair: Pair) -> Literal["blocks", "advisory"]:
         """The effect for one pair. Added and advisory pairs never block, new cases only if the policy says so."""
-        advised = pair.incomparable == NEW_CASE and self.rules.new_cases == "advise"
-        if pair.added or advised or self.rules.sets.get(pair.key.eval_set) == "advisory":
+        rules = self.evidence.rules.policy
+        advised = pair.incomparable == NEW_CASE and rules.new_cases == "advise"
+        if pair.added or advised or rules.sets.get(pair.key.eval_set) == "advisory":
             return "advisory"
         return self.severity
 
@@ -194,7 +200,7 @@ class CriterionJudgement:
             paired=self.paired,
             change=self.change,
             interval=_within_scale(interval, self.compared) if interval else None,
-            detectable=_smallest_drop(self.evidence) if self.evidence else None,
+            detectable=_smallest_drop(self.evidence),
             flaky=sum(self.status(pair) is Status.CLEARED for pair in self.pairs),
             pairs=len(self.pairs),
             compared=len(self.compared),
@@ -248,7 +254,7 @@ def improvements(pairs: Sequence[Pair], rules: GateRules) -> Mapping[str, Improv
 
 
 def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Improvement:
-    grid = ScoreGrid.for_pairs(pairs, pairs[0].goal)
+    grid = ScoreGrid.for_pairs(pairs)
     sign = -1 if grid.minimize else 1
     # re-runs were requested because the first pass was bad: regression to the mean is no improvement
     rises = [sign * (mean(pair.attempts[: pair.first]) - pair.past.mean) for pair in pairs]

@@ -424,8 +424,8 @@ class ScoreGrid:
     minimize: bool = False
 
     @classmethod
-    def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreGrid:
-        minimize = goal == "minimize"
+    def for_pairs(cls, pairs: Sequence[Pair]) -> ScoreGrid:
+        minimize = any(pair.goal == "minimize" for pair in pairs[:1])
         if not minimize and all(pair.binary for pair in pairs):
             return cls(True, 1.0, 0, 1)
         seen = [pair.past for pair in pairs]

@@ -156,7 +156,7 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
     }
     own_thresholds = {name for name, source in sources if source not in ("default", "recording")}
     recorded = {name for name, source in sources if source == "recording"}  # what passed in the recording must pass now
-    own = {name: policy.for_criterion(name, groups[name][0].goal) for name in sorted(groups)}
+    own = {name: evidence[name].policy for name in sorted(groups)}
     # configuring ADK's rule, or a threshold on the suite's mean, adopts ADK's default thresholds
     configured = any(
         rule.mode != "off"
@@ -166,16 +166,13 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
     )
     return [
         CriterionJudgement(
-            name=name,
             pairs=tuple(groups[name]),
-            rules=policy,
-            policy=rule,
-            evidence=evidence.get(name),
+            evidence=evidence[name],
             improvement=better.get(name, Improvement()),
             collecting=comparison.baseline is None and not configured and name not in recorded,
             cut_short=result.cut_short,
         )
-        for name, rule in own.items()
+        for name in own
     ]
 
 
