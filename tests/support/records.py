@@ -12,8 +12,7 @@ from agent_eval_action.baseline.branch_store import BranchStore
 from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import definitions, record_of
 from agent_eval_action.baseline.stores import FoundRecords, RecordQuery
-from agent_eval_action.git.remote import remote_of
-from agent_eval_action.git.repository import Commit
+from agent_eval_action.git.repository import Commit, remote_of
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.history import History, Record, kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import RunResult

@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from agent_eval_action.git.remote import _without_credentials
-from agent_eval_action.git.repository import Commit, Repository
+from agent_eval_action.git.repository import Commit, Repository, _without_credentials
 from support.repositories import environ
 
 

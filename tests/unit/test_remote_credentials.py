@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.repository import remote_of
 from support.repositories import environ, repository, run_git
 
 GITHUB = {"GITHUB_TOKEN": "job-token"}

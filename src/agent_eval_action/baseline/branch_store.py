@@ -23,8 +23,7 @@ from agent_eval_action.baseline.records import (
 from agent_eval_action.baseline.stores import FoundRecords, RecordQuery, Store, WriteResult, select
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.suggestions import shortlist
-from agent_eval_action.git.remote import Pushed, Remote, Scratch, remote_of
-from agent_eval_action.git.repository import Repository, TreeEntry, batches
+from agent_eval_action.git.repository import Pushed, Remote, Repository, Scratch, TreeEntry, batches, remote_of
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused

@@ -15,8 +15,7 @@ from agent_eval_action.baseline.records import record_of
 from agent_eval_action.baseline.stores import FileStore, FoundRecords, RecordQuery, Store, WriteResult
 from agent_eval_action.config.models import Settings
 from agent_eval_action.git.base_commit import WALK, Event, EventKind, ask_remote, resolve_base
-from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
-from agent_eval_action.git.repository import Commit, Repository
+from agent_eval_action.git.repository import ORIGIN, Commit, Remote, Repository, remote_of
 from agent_eval_action.results.base import CaseKey, StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Quarantine, Record

@@ -102,9 +102,10 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
     A pair with an error in any attempt keeps its older record. So do cases outside the run, unless the run was
     complete and covered every case of their agent: then they no longer exist, and are pruned.
     """
-    stored = {case.key for case in old.cases} if old else set()
-    old = with_current_names(old, measured_identities(result), result.conditions.covers) if old else None
-    before = {case.key: case for case in old.cases} if old else {}
+    old = old or Record(tool_version="", created_at="")
+    stored = {case.key for case in old.cases}
+    old = with_current_names(old, measured_identities(result), result.conditions.covers)
+    before = {case.key: case for case in old.cases}
     after: dict[CaseKey, CaseRecord] = {}
     kept: list[str] = []
     missing: list[str] = []
@@ -114,7 +115,9 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
         missing += [f"{key.case} › {criterion}" for criterion in lost]
         if case is not None:
             after[case.key] = case
-    spent = _spent_entries(old, result, accepted)
+    known = {entry.id for entry in old.accepted}
+    pairs = [(kept_key(pair.key), kept_name(pair.info.name)) for pair in measured_pairs(result) if pair.scores]
+    spent = tuple(entry for entry in accepted if entry.id in known or any(entry.covers(*pair) for pair in pairs))
     ran = {kept_key(key) for key, _ in result.keyed_cases()}
     complete = result.status is RunStatus.COMPLETE
     left = tuple(key for key in sorted(before.keys() - ran) if not (complete and result.conditions.covers(key.agent)))
@@ -126,16 +129,10 @@ def update(old: Record | None, result: RunResult, accepted: Iterable[Accepted] =
         changed=tuple(sorted(changed)),
         pruned=tuple(sorted(before.keys() - after.keys())),
         left=left,
-        spent=spent != (old.accepted if old else ()),
+        spent=spent != old.accepted,
         kept=tuple(kept),
         missing=tuple(missing),
     )
-
-
-def _spent_entries(old: Record | None, result: RunResult, accepted: Iterable[Accepted]) -> tuple[Accepted, ...]:
-    known = {entry.id for entry in old.accepted} if old else set()
-    ran = [(kept_key(pair.key), kept_name(pair.info.name)) for pair in measured_pairs(result) if pair.scores]
-    return tuple(entry for entry in accepted if entry.id in known or any(entry.covers(*pair) for pair in ran))
 
 
 def _case(
@@ -183,10 +180,10 @@ def _scores(pair: PairScores) -> CriterionRecord:
 
 
 def _record(
-    old: Record | None, result: RunResult, cases: Mapping[CaseKey, CaseRecord], accepted: tuple[Accepted, ...]
+    old: Record, result: RunResult, cases: Mapping[CaseKey, CaseRecord], accepted: tuple[Accepted, ...]
 ) -> Record:
     conditions = result.conditions
-    agents = {agent.agent: agent for agent in old.agents} if old else {}
+    agents = {agent.agent: agent for agent in old.agents}
     for agent in conditions.agents:
         agents[agent.agent] = BaselineAgent(
             agent=agent.agent,
@@ -195,7 +192,7 @@ def _record(
             packages_digest=kept_digest(agent.packages_digest),
         )
     present = {key.agent for key in cases}
-    known = {**(old.criteria if old else {}), **definitions(result)}
+    known = {**old.criteria, **definitions(result)}
     named = {scores.digest for case in cases.values() for scores in case.criteria.values()}
     return Record(
         tool_version=conditions.tool_version,

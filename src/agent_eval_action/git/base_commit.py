@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from agent_eval_action.git.remote import ORIGIN, Remote, Scratch, remote_of
-from agent_eval_action.git.repository import Commit, Repository, is_sha
+from agent_eval_action.git.repository import ORIGIN, Commit, Remote, Repository, Scratch, is_sha, remote_of
 
 WALK: Final = 1_000
 """How many ancestors to look at; older records say little about main."""

@@ -19,8 +19,7 @@ from agent_eval_action.config.loader import may_hold_agent, resolve
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.folders import real_path
-from agent_eval_action.git.remote import Remote, Scratch, remote_of
-from agent_eval_action.git.repository import Repository, export_tree
+from agent_eval_action.git.repository import Remote, Repository, Scratch, export_tree, remote_of
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
 from agent_eval_action.sandbox.sandboxes import Sandboxes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.repository import remote_of
 from support.records import everything, record, store_at
 from support.repositories import environ, repository, run_git
 from support.serving import serving

@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval_action.baseline.history_session import look_up
 from agent_eval_action.git.base_commit import Event, EventKind
-from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.repository import remote_of
 from support.records import record, store_at
 from support.repositories import Origin, environ, fingerprint, repository, run_git
 
