@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import CriterionPolicy
@@ -23,7 +24,6 @@ from agent_eval_action.gate.pairs import (
     ScoreGrid,
     history_stats,
     is_binary,
-    mean,
     merged,
 )
 from agent_eval_action.results.base import CaseKey
@@ -219,8 +219,8 @@ class CriterionEvidence:
         control = self._control_of(pair)
         if not control:
             return False
-        past, here = pair.past.mean, mean(self.fresh(pair) or pair.attempts)
-        if self._drop(past, mean(control)) < self._drop(past, here) / 2:
+        past, here = pair.past.mean, fmean(self.fresh(pair) or pair.attempts)
+        if self._drop(past, fmean(control)) < self._drop(past, here) / 2:
             return False
         return lower_than_reference([self.grid.stratum(pair.history, control)]) <= DRIFTED
 
@@ -232,7 +232,7 @@ class CriterionEvidence:
         return () if self.grid.minimize else tuple(pair for pair in self.pairs if self._is_suspect(pair))
 
     def _is_suspect(self, pair: Pair) -> bool:
-        past, now = pair.past, mean(pair.attempts[: pair.first])
+        past, now = pair.past, fmean(pair.attempts[: pair.first])
         if not self.is_large(pair, past.mean, now):
             return False
         if self.is_binary(pair) or self.stable or not self.rules.adaptive:
@@ -285,7 +285,7 @@ class CriterionEvidence:
         if not self.rules.adaptive or self.runs(pair) != FRESH_LOOKS[0][0]:
             return False
         if self.main_moved(pair):
-            return not any(self.is_large(pair, score, mean(self.fresh(pair))) for score in self._control_of(pair))
+            return not any(self.is_large(pair, score, fmean(self.fresh(pair))) for score in self._control_of(pair))
         return self.is_sure(pair, control=True) and self._worse_beside_control(pair)
 
     def is_sure(self, pair: Pair, *, control: bool) -> bool:
@@ -295,7 +295,7 @@ class CriterionEvidence:
 
     def _worse_beside_control(self, pair: Pair) -> bool:
         """True if the change is also worse in runs interleaved with the base; otherwise the drop was transient."""
-        return not pair.interleaved or self.is_large(pair, self._reference_mean(pair), mean(pair.interleaved))
+        return not pair.interleaved or self.is_large(pair, self._reference_mean(pair), fmean(pair.interleaved))
 
     def _worse_again(self, pair: Pair) -> tuple[bool, ...]:
         """Per fresh run (at most three), whether it is worse than on main. () unless the suite is stable."""
@@ -333,8 +333,8 @@ class CriterionEvidence:
         tested = [pair for pair in self.suspects if self.fresh(pair)]
         p = lower_than_reference([self._stratum(pair, runs, control) for pair in tested])
         before = {pair.key: self._reference_mean(pair, control=control) for pair in self.suspects}
-        drop = sum(before[pair.key] - mean(self.fresh(pair)[:runs]) for pair in tested) / len(tested)
-        beside = [before[pair.key] - mean(pair.interleaved) for pair in self.suspects if pair.interleaved]
+        drop = sum(before[pair.key] - fmean(self.fresh(pair)[:runs]) for pair in tested) / len(tested)
+        beside = [before[pair.key] - fmean(pair.interleaved) for pair in self.suspects if pair.interleaved]
         least = self.min_effect / 2
         also_beside = not beside or sum(beside) / len(beside) >= least
         return MeanTest(p, drop, level, drop >= least, p <= level and drop >= least and also_beside)
@@ -373,7 +373,7 @@ class CriterionEvidence:
             return status
         runs = self.fresh(pair)[: self.runs(pair)]
         if runs:
-            sure = p <= self.alpha * SINGLE and self.is_large(pair, self._reference_mean(pair), mean(runs))
+            sure = p <= self.alpha * SINGLE and self.is_large(pair, self._reference_mean(pair), fmean(runs))
             if sure and self._worse_beside_control(pair):
                 return Status.UNCONTROLLED if self.missing_control(pair) else Status.CONFIRMED
             if self.main_moved(pair):
@@ -394,7 +394,7 @@ class CriterionEvidence:
         once = any(not self.is_large(pair, before, score) for score in runs)
         return (
             not self._worse_beside_control(pair)
-            or not self.is_large(pair, before, mean(runs))
+            or not self.is_large(pair, before, fmean(runs))
             or (once and p > self.alpha)
         )
 
@@ -456,7 +456,7 @@ class CriterionEvidence:
             rows = [row for row in rows if row.control]
         references = [self._reference(row.pair, row.control, moved=fell) for row in rows]
         before = sum(history_stats(reference).mean for reference in references) / len(rows)
-        drop = self._drop(before, sum(mean(row.now) for row in rows) / len(rows))
+        drop = self._drop(before, sum(fmean(row.now) for row in rows) / len(rows))
         if drop <= 0:
             return MeanTest(1.0, drop, level)
         p = lower_than_reference(
@@ -471,8 +471,8 @@ class CriterionEvidence:
         """Whether main is significantly below its history over all controlled cases, by at least half of the drop."""
         rows = [row for row in rows if row.control]
         past = sum(row.pair.past.mean for row in rows)
-        explained = self._drop(past, sum(mean(row.control) for row in rows))
-        if explained <= 0 or explained < self._drop(past, sum(mean(row.now) for row in rows)) / 2:
+        explained = self._drop(past, sum(fmean(row.control) for row in rows))
+        if explained <= 0 or explained < self._drop(past, sum(fmean(row.now) for row in rows)) / 2:
             return False
         strata = (self.grid.stratum(row.pair.history, row.control) for row in rows)
         return lower_than_reference(strata) <= DRIFTED
@@ -545,8 +545,8 @@ class CriterionEvidence:
             return None
         rest = [_Row(pair, pair.attempts[: pair.first], ()) for pair in self.shuffled[size:]]
         test = self._mean_test([*rows, *rest], self.slices[size])
-        control = sum(mean(row.control) for row in rows) / size
-        interleaved = sum(mean(row.pair.interleaved[:1] or row.now[-1:]) for row in rows) / size
+        control = sum(fmean(row.control) for row in rows) / size
+        interleaved = sum(fmean(row.pair.interleaved[:1] or row.now[-1:]) for row in rows) / size
         if not test.sure or self._drop(control, interleaved) < test.drop / 2:
             return test
         strata = [self.grid.stratum(counted(row.control), row.now) for row in rows]
@@ -571,8 +571,8 @@ class CriterionEvidence:
             return None
         rows = self._slice_rows(size)
         before = sum(row.pair.past.mean for row in rows) / size
-        now = sum(mean(row.now) for row in rows) / size
-        main = sum(mean(row.control) for row in rows) / size
+        now = sum(fmean(row.now) for row in rows) / size
+        main = sum(fmean(row.control) for row in rows) / size
         lost = self._main_fell(rows) and before - max(now, main) >= LOST * abs(before)
         return Collapse(size, before, now, main) if lost else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from agent_eval_action.config.models import Withheld
@@ -10,7 +11,7 @@ from agent_eval_action.criteria import expected_calls
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
 from agent_eval_action.gate.next_step import BrokenCase
-from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, mean
+from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
@@ -115,7 +116,7 @@ def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]
 
 def count_scores(scores: Sequence[float]) -> dict[str, Any]:
     """The counts of the scores of single attempts."""
-    return score_counts([(score, 1) for score in scores], mean(scores))
+    return score_counts([(score, 1) for score in scores], fmean(scores))
 
 
 def _untested_reason(pair: Pair, trajectories: Trajectories) -> Reason | None:

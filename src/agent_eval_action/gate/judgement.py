@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Final, Literal
 
 from agent_eval_action.config.models import CriterionPolicy
@@ -17,7 +18,6 @@ from agent_eval_action.gate.pairs import (
     Pair,
     ScoreGrid,
     is_binary,
-    mean,
     mean_of,
 )
 from agent_eval_action.results.base import CaseKey
@@ -257,7 +257,7 @@ def _improvement(pairs: Sequence[Pair], alpha: float, min_effect: float) -> Impr
     grid = ScoreGrid.for_pairs(pairs)
     sign = -1 if grid.minimize else 1
     # re-runs were requested because the first pass was bad: regression to the mean is no improvement
-    rises = [sign * (mean(pair.attempts[: pair.first]) - pair.past.mean) for pair in pairs]
+    rises = [sign * (fmean(pair.attempts[: pair.first]) - pair.past.mean) for pair in pairs]
     # sides swapped: tests whether main's scores are lower than this run's
     strata = [grid.stratum(pair.history, pair.attempts[: pair.first]) for pair in pairs]
     strata = [Stratum(reference=found.current, current=found.reference) for found in strata]

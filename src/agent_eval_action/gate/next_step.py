@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Final, Literal
 
 from agent_eval_action.diagnostics.reader import plural
@@ -17,7 +18,7 @@ from agent_eval_action.gate.assess import (
     Status,
     assess,
 )
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, mean
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind, RunResult
@@ -307,12 +308,12 @@ def describe_step(step: Step, state: GateState) -> str:
 
 
 def _fall(pair: Pair) -> float:
-    down = pair.past.mean - mean(pair.attempts)
+    down = pair.past.mean - fmean(pair.attempts)
     return -down if pair.goal == "minimize" else down
 
 
 def _describe_fall(pair: Pair) -> str:
-    before, now = f"{pair.past.mean:.2f}", f"{mean(pair.attempts):.2f}"
+    before, now = f"{pair.past.mean:.2f}", f"{fmean(pair.attempts):.2f}"
     if (limit := pair.threshold) is not None:
         runs = sum(times for _, times in pair.history)
         past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))
@@ -405,19 +406,16 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool, without: C
         and case.key.agent not in without_base
         and case.key not in without
     ]
-    base: dict[CaseKey, int] = {}
-    here: dict[CaseKey, int] = {}
+    base: list[tuple[CaseKey, int]] = []
     for agent in {case.key.agent for case in cases if not case.starts}:
         own = [case for case in cases if case.key.agent == agent and not case.starts]
         if not any(case.asked for case in own):
-            base.update((case.key, 1) for case in own[:START_CASES])
+            base += [(case.key, 1) for case in own[:START_CASES]]
     # cases that main raises in too, or that were answered after all, leave their runs to the others
     differing = [case for case in cases if case.starts and case.may_differ]
     fresh, asked = next(((fresh, base) for least, fresh, base in _RUNS if len(differing) >= least), (0, 0))
-    for case in differing[:CASES]:
-        base[case.key] = asked - case.asked
-        here[case.key] = fresh - case.made
-    wanted, interleaved = (tuple(sorted((key, n) for key, n in runs.items() if n > 0)) for runs in (base, here))
+    wanted = _most((*base, *((case.key, asked - case.asked) for case in differing[:CASES])))
+    interleaved = _most((case.key, fresh - case.made) for case in differing[:CASES])
     total = sum(runs for _, runs in (*wanted, *interleaved))
     if not wanted or total > rules.limit(result.totals.cases) - result.totals.extra - result.totals.control:
         return None

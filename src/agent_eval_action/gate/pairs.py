@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import MOST_EXTRA_RUNS, MOST_EXTRA_RUNS_PER_CASE, Policy
@@ -55,6 +56,7 @@ EDITED = Incomparable("case_edited")
 _NOT_ON_MAIN = Incomparable("base_not_measured")
 _NEW_CRITERION = Incomparable("criterion_new")
 _NOT_KEPT = Incomparable("not_kept")
+_ACCEPTED: Final = "accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,6 @@ def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey,
             scores,
             known.get(kept_key(scores.key)),
             _why_incomparable(scores, known.get(kept_key(scores.key)), history) if main else NO_BASELINE,
-            accepted=main is not None and history.acceptance(scores.key, scores.info.name) is not None,
             controllable=scores.key.agent not in without_base,
         )
         for scores in measured_pairs(result)
@@ -281,23 +282,21 @@ def differs(before: float, after: float) -> bool:
 def mean_of(values: Iterable[float]) -> float | None:
     """The mean; None if there are no values. Independent of their order."""
     numbers = list(values)
-    return math.fsum(numbers) / len(numbers) if numbers else None
+    return fmean(numbers) if numbers else None
 
 
 def _why_incomparable(pair: PairScores, record: CaseRecord | None, history: History) -> Incomparable | None:
     """Why main's scores of a pair do not count, in the history's words if it has some; None if they do."""
     old = comparable_record(pair.case.digest, pair.info, record)
     if (reason := history.acceptance(pair.key, pair.info.name)) is not None:
-        return Incomparable("accepted", reason)
+        return Incomparable(_ACCEPTED, reason)
     past = history.pairs.get((kept_key(pair.key), kept_name(pair.info.name)))
     if past is not None and past.incomparable:
         return Incomparable(EDITED.why if old == EDITED else "history", past.incomparable)
     return old if isinstance(old, Incomparable) else None
 
 
-def _pair(
-    scores: PairScores, record: CaseRecord | None, why_not: Incomparable | None, *, accepted: bool, controllable: bool
-) -> Pair:
+def _pair(scores: PairScores, record: CaseRecord | None, why_not: Incomparable | None, *, controllable: bool) -> Pair:
     info = scores.info
     old = record.criteria.get(kept_name(info.name)) if record else None
     first = [attempt for attempt in scores.case.attempts if attempt.purpose == "first"]
@@ -326,7 +325,7 @@ def _pair(
         below=missed,
         incomparable=why_not,
         old_threshold=old.threshold if old and not why_not else info.threshold,
-        accepted=accepted,
+        accepted=why_not is not None and why_not.why == _ACCEPTED,
     )
 
 
@@ -396,11 +395,6 @@ def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable
 
 _STEPS: Final = 50
 _BEYOND: Final = 2 * _STEPS
-
-
-def mean(scores: Sequence[float]) -> float:
-    """Mean of one pair's attempts, independent of their order."""
-    return scores[0] if len(scores) == 1 else math.fsum(scores) / len(scores)
 
 
 def is_binary(*scores: Sequence[float]) -> bool:
