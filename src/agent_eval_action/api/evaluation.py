@@ -166,17 +166,12 @@ class _Scope:
         return self.settings.output_folder(self.settings.out)
 
 
-_Plans = tuple[Plan, Plan]
-"""The checkout's own plan, and the plan with the base commit's criteria where those are in force."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Agents:
     """This change's agents while they start. ``warm_up`` ends when the slow imports are done."""
 
     head: AgentGroup
     provenance: Mapping[str, Provenance]
-    plans: _Plans | None
     warm_up: asyncio.Task[None]
     shard: Shard | None = None
 
@@ -185,15 +180,13 @@ class _Agents:
 class Measurement:
     """The orchestrator of a run, and what decides about and records its result.
 
-    ``plan``: the checkout's own. ``functions``: the base's metric functions that score this run. ``session`` stores its
-    record. ``shard``: set if this is a part of a run, which is not decided. ``joined``: the merged parts of this run.
+    ``functions``: the base's metric functions that score this run. ``shard``: set if this is a part of a run, which is
+    not decided. ``joined``: the merged parts of this run.
     """
 
     orchestrator: Orchestrator | JoinedShards
     gate: RunGate
-    plan: Plan
     functions: resources.BaseMetricFunctions | None
-    session: HistorySession
     shard: Shard | None = None
     joined: JoinedShards | None = None
 
@@ -219,6 +212,7 @@ class Evaluation:
     settings: Settings
     context: RunContext
     measurement: Measurement | None = field(default=None, init=False)
+    _plans: tuple[Plan, Plan] | None = field(default=None, init=False)
     _scored_by_events: frozenset[str] = field(default=frozenset(), init=False)
     _work: asyncio.Task[RunResult] | None = field(default=None, init=False)
     _began: float = field(default_factory=time.monotonic, init=False)
@@ -271,18 +265,15 @@ class Evaluation:
         scope = await self._read_scope()
         if isinstance(scope, RunResult):
             return scope
-        plans = None
         if scope.settings.merge:
-            plans = await self._read_plans(scope)
-            scope, joined = await self._join(scope, plans[1])
-            if (settled := await self._measured_by_shards(scope, joined, plans)) is not None:
+            scope, joined = await self._join(scope)
+            if (settled := await self._measured_by_shards(scope, joined)) is not None:
                 self.measurement = settled
                 return await self._conclude(scope, settled)
         elif scope.settings.shard:
-            plans = await self._read_plans(scope)
-            scope = await self._take_shard(scope, plans[1], scope.settings.shard)
+            scope = await self._take_shard(scope, scope.settings.shard)
         async with contextlib.AsyncExitStack() as stack:
-            agents = await self._start_agents(scope, stack, plans)
+            agents = await self._start_agents(scope, stack)
             orchestrator, self.measurement = await self._prepare(scope, agents, stack)
             await orchestrator.run()
         if self.context.stop.status is RunStatus.COMPLETE:
@@ -302,15 +293,16 @@ class Evaluation:
         scope = await self._read_scope()
         if isinstance(scope, RunResult):
             return None
-        plans = await self._read_plans(scope)
-        scope, joined = await self._join(scope, plans[1])
-        step = await self._next_step(scope, joined, self._gate(scope, plans[1], joined.lacking))
+        _, plan = await self._read_plans(scope)
+        scope, joined = await self._join(scope)
+        step = await self._next_step(scope, joined, self._gate(scope, plan, joined.lacking))
         if isinstance(step, Stop):
             return None
-        known = await asyncio.to_thread(CaseSeconds.of_history, plans[1], scope.session, scope.skipped)
+        known = await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped)
         return wave_of(step, joined, known.seconds, scope.settings.concurrency, target)
 
-    async def _take_shard(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
+    async def _take_shard(self, scope: _Scope, shard: ShardOption) -> _Scope:
+        _, plan = await self._read_plans(scope)
         if (path := scope.settings.wave) is not None:
             wave = await asyncio.to_thread(_read_wave, path)
             part = ShardPart.of_wave(plan, shard, wave, path)
@@ -319,15 +311,15 @@ class Evaluation:
         part = ShardPart.of_plan(plan, shard, divide(known.seconds, shard.count))
         return replace(scope, part=part, settings=share_limits(scope.settings, shard))
 
-    async def _join(self, scope: _Scope, plan: Plan) -> tuple[_Scope, JoinedShards]:
-        settings, conditions = scope.settings, scope.conditions
+    async def _join(self, scope: _Scope) -> tuple[_Scope, JoinedShards]:
+        settings, conditions, (_, plan) = scope.settings, scope.conditions, await self._read_plans(scope)
         given, unreadable = await asyncio.to_thread(_read_shards, settings.merge, settings.workspace)
         joined = await asyncio.to_thread(join_shards, given, unreadable, plan, conditions, Meter.for_run(settings))
         return replace(scope, joined=joined, conditions=joined.conditions), joined
 
-    async def _measured_by_shards(self, scope: _Scope, joined: JoinedShards, plans: _Plans) -> Measurement | None:
+    async def _measured_by_shards(self, scope: _Scope, joined: JoinedShards) -> Measurement | None:
         """Return the measurement of a merged run that needs no more runs; None if the gate requests some."""
-        own, plan = plans
+        _, plan = await self._read_plans(scope)
         gate = self._gate(scope, plan, joined.lacking)
         step = await self._next_step(scope, joined, gate)
         if not isinstance(step, Stop):
@@ -340,7 +332,7 @@ class Evaluation:
             functions.tree.release()
         with TranscriptWriter(scope.out) as writer:
             await asyncio.to_thread(joined.copy_transcripts, writer)
-        return Measurement(joined, gate, own, functions, scope.session.without_records(), joined=joined)
+        return Measurement(joined, gate, functions, joined=joined)
 
     async def _next_step(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
         control, asked = scope.settings.baseline.store != "rerun", gate if self._uses_gate(gate) else None
@@ -445,7 +437,7 @@ class Evaluation:
             }
         )
 
-    async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack, plans: _Plans | None) -> _Agents:
+    async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
         """Start every agent in the background, overlapping with reading the eval files. ``stack`` ends them."""
         settings, context, environ = scope.settings, self.context, self.context.environ
         stack.push_async_callback(asyncio.to_thread, resources.redact_logs, scope.out / LOGS, context.redaction)
@@ -454,7 +446,8 @@ class Evaluation:
         sandbox = await resources.open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
-        plans = plans or (await self._read_plans(scope) if self._is_exposed(sandbox) else None)
+        if self._is_exposed(sandbox):
+            await self._read_plans(scope)
         needed = {planned.agent for planned in scope.part.plan.sets} if scope.part else None
         starting = [agent for agent in scope.agents if needed is None or agent.name in needed]
         loop = asyncio.get_running_loop()
@@ -490,7 +483,7 @@ class Evaluation:
         head = AgentGroup.start("head", drivers, replay_only=recordings, sandboxes=sandbox)
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
-        return _Agents(head, provenance, plans, warm, shard)
+        return _Agents(head, provenance, warm, shard)
 
     def _is_exposed(self, sandbox: Sandboxes | None) -> bool:
         """Whether the change's code runs as our own user and could write the files that we read."""
@@ -515,13 +508,15 @@ class Evaluation:
         else:
             self.context.emit(AgentStarted(name, result.adk_version, result.python, result.environment))
 
-    async def _read_plans(self, scope: _Scope) -> _Plans:
-        loader = Loader(scope.settings.workspace, scope.settings.case)
-        own = await asyncio.to_thread(loader.plan, scope.found, scope.conditions.repeats)
-        in_force = await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
-        self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
-        self.context.note(loader.notes)
-        return own, in_force
+    async def _read_plans(self, scope: _Scope) -> tuple[Plan, Plan]:
+        """Return the checkout's own plan, and the one with the base commit's criteria where those are in force."""
+        if self._plans is None:
+            loader = Loader(scope.settings.workspace, scope.settings.case)
+            own = await asyncio.to_thread(loader.plan, scope.found, scope.conditions.repeats)
+            self._plans = own, await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
+            self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
+            self.context.note(loader.notes)
+        return self._plans
 
     async def _prepare(
         self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack
@@ -530,7 +525,7 @@ class Evaluation:
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
         stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
         settings, context, joined, sandbox = scope.settings, self.context, scope.joined, agents.head.sandboxes
-        own, plan = agents.plans or await self._read_plans(scope)
+        own, plan = await self._read_plans(scope)
         plan = scope.part.plan if scope.part else plan
         self._scored_by_events = plan.agents_scored_by_events()
         resources.expect_sessions(agents.head, plan)
@@ -581,8 +576,7 @@ class Evaluation:
             settings.retries,
         )
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
-        session = scope.session.without_records()
-        return orchestrator, Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
+        return orchestrator, Measurement(orchestrator, gate, functions, agents.shard, joined)
 
     @staticmethod
     def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
@@ -634,11 +628,12 @@ class Evaluation:
 
     async def _conclude(self, scope: _Scope, measurement: Measurement) -> RunResult:
         """Decide, apply the change's effect on the gate, and record a run of main."""
-        result, session = self._measured(measurement), measurement.session
+        result, session = self._measured(measurement), scope.session
         if result.shard is not None:
             return result
         decision = measurement.gate.decide(result)
-        whole = None if scope.partial else measurement.plan
+        own, _ = await self._read_plans(scope)
+        whole = None if scope.partial else own
         decision = scope.change.apply_to(decision, whole, scope.agents, measurement.functions)
         decided = self._decided(result, decision)
         written = await asyncio.to_thread(session.add, decided)

@@ -101,10 +101,6 @@ class HistorySession:
             overdue=tuple(entry for entry in quarantines if entry.is_overdue(now)),
         )
 
-    def without_records(self) -> HistorySession:
-        """This session without its records, to free memory: adding a run needs none of them."""
-        return replace(self, found=replace(self.found, records=()))
-
     @property
     def recording(self) -> bool:
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
