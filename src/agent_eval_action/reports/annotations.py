@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from agent_eval_action.diagnostics.suggestions import shortlist
 from agent_eval_action.reports import formatting as fmt
@@ -41,7 +41,18 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
     parts: list[str] = []
     room = None if budget is None else budget - len("[]\n")
     for remark in remarks(report):
-        part = json.dumps(_for_checks(remark), ensure_ascii=False)
+        line = remark.line or 1
+        part = json.dumps(
+            {
+                "path": remark.path or ".github",
+                "start_line": line,
+                "end_line": line,
+                "annotation_level": _CHECKS[remark.level],
+                "title": remark.title,
+                "message": remark.message,
+            },
+            ensure_ascii=False,
+        )
         if room is not None:
             room -= len(part.encode()) + 3
             if room < 0:
@@ -78,15 +89,12 @@ def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotat
         taken[remark.level] += 1
         rest = total[remark.level] - most + 1
         if taken[remark.level] == most and rest > 1:
-            remark = _more(remark.level, rest)  # noqa: PLW2901 - replaces the last remark
-        shown.append(remark)
+            what = {"error": "blocking", "warning": "not decided", "notice": "not blocking"}[remark.level]
+            message = f"{fmt.count(rest)} more {what}: they are in the step's summary and in the reports"
+            shown.append(Annotation(level=remark.level, title="agent-eval", message=message))
+        else:
+            shown.append(remark)
     return shown
-
-
-def _more(level: AnnotationLevel, rest: int) -> Annotation:
-    what = {"error": "blocking", "warning": "not decided", "notice": "not blocking"}[level]
-    message = f"{fmt.count(rest)} more {what}: they are in the step's summary and in the reports"
-    return Annotation(level=level, title="agent-eval", message=message)
 
 
 def _remark(cause: Cause, messages: Messages) -> Annotation:
@@ -124,15 +132,3 @@ def _relative(path: str) -> str:
     pure = PurePosixPath(clean(path, 1_000))
     outside = pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path.partition("/")[0]
     return "" if outside or not path else str(pure)
-
-
-def _for_checks(remark: Annotation) -> dict[str, Any]:
-    line = remark.line or 1
-    return {
-        "path": remark.path or ".github",
-        "start_line": line,
-        "end_line": line,
-        "annotation_level": _CHECKS[remark.level],
-        "title": remark.title,
-        "message": remark.message,
-    }

@@ -107,12 +107,21 @@ def scores_only(report: ReportInput) -> ReportInput:
 
     Findings, errors and rubrics quote them too, so only values known to be names or numbers are kept.
     """
-    result = report.result
-    sets = tuple(
-        owner.model_copy(update={"cases": tuple(_case(case) for case in owner.cases)}) for owner in result.sets
+    bare = {"reason": "", "turns": (), "rubrics": (), "details": {}}
+
+    def attempt(made: AttemptSummary) -> AttemptSummary:
+        error = made.error and made.error.model_copy(update={"message": _ELSEWHERE, "traceback": ""})
+        scores = tuple(score.model_copy(update=bare) for score in made.scores)
+        return made.model_copy(update={"error": error, "turns": (), "scores": scores})
+
+    def case(run: CaseResult) -> CaseResult:
+        made, control = tuple(map(attempt, run.attempts)), tuple(map(attempt, run.control))
+        return run.model_copy(update={"expected": (), "attempts": made, "control": control})
+
+    sets = [owner.model_copy(update={"cases": tuple(map(case, owner.cases))}) for owner in report.result.sets]
+    return replace(
+        report, result=report.result.model_copy(update={"sets": tuple(sets), "decision": _bare(report.decision)})
     )
-    bare = result.model_copy(update={"sets": sets, "decision": _decision(report.decision)})
-    return replace(report, result=bare)
 
 
 def state_of(decision: Decision) -> str:
@@ -124,33 +133,12 @@ def state_of(decision: Decision) -> str:
     return f"{decision.outcome.value} {text_digest(what)}"
 
 
-def _case(case: CaseResult) -> CaseResult:
-    return case.model_copy(
-        update={
-            "expected": (),
-            "attempts": tuple(map(_attempt, case.attempts)),
-            "control": tuple(map(_attempt, case.control)),
-        }
-    )
-
-
-def _attempt(attempt: AttemptSummary) -> AttemptSummary:
-    error = attempt.error
-    if error is not None:
-        error = error.model_copy(update={"message": _ELSEWHERE, "traceback": ""})
-    bare = {"reason": "", "turns": (), "rubrics": (), "details": {}}
-    scores = tuple(score.model_copy(update=bare) for score in attempt.scores)
-    return attempt.model_copy(update={"error": error, "turns": (), "scores": scores})
-
-
-def _decision(decision: Decision) -> Decision:
+def _bare(decision: Decision) -> Decision:
     texts = sum(note.code is FindingCode.TEXT for note in decision.notes)
     notes = [_redact(note) for note in decision.notes if note.code is not FindingCode.TEXT]
     if texts:
         notes.append(text_note(f"{fmt.plural(texts, 'note')} in results.json"))
-    pairs = (
-        pair.model_copy(update={"reason": _redact(pair.reason) if pair.reason else None}) for pair in decision.pairs
-    )
+    pairs = (pair.model_copy(update={"reason": pair.reason and _redact(pair.reason)}) for pair in decision.pairs)
     withheld = {"code": FindingCode.DETAIL_WITHHELD, "data": {}}
     return decision.model_copy(
         update={

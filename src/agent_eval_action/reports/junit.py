@@ -55,15 +55,12 @@ def _element(tag: str, attributes: dict[str, str], body: str, pad: str) -> str:
     return f"{empty.removesuffix(' />')}>{body}{pad}</{tag}>" if body else empty
 
 
-class _UniqueNames:
+class _UniqueNames(Counter[str]):
     """Makes names unique by appending numbers."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-
     def unique(self, name: str) -> str:
-        self._seen[name] = self._seen.get(name, 0) + 1
-        return name if self._seen[name] == 1 else self.unique(f"{name}~{self._seen[name]}")
+        self[name] += 1
+        return name if self[name] == 1 else self.unique(f"{name}~{self[name]}")
 
 
 def _part(text: str) -> str:
@@ -96,19 +93,17 @@ class _Builder:
 
     def whole_run(self) -> Iterator[_Suite]:
         """Yield a suite for what concerns no single case, as information and not as a failure."""
-        decision, messages = self._report.decision, self._report.view.messages
-        of_run = [
-            found for found in decision.findings if found.subject.case is None and found not in decision.weakenings
+        decision, names = self._report.decision, _UniqueNames()
+        found = [
+            (finding.subject.criterion or "run", finding)
+            for finding in decision.findings
+            if finding.subject.case is None and finding not in decision.weakenings and finding.severity != "advisory"
         ]
-        found = [(finding.subject.criterion or "run", finding) for finding in of_run if finding.severity != "advisory"]
         found += [("weakened gate", finding) for finding in decision.weakenings if finding.severity == "blocks"]
-        names = _UniqueNames()
-        made = [
-            TestCase(
-                names.unique(_part(name)), "agent-eval.whole run", stdout=self._take(str(messages.sentence(finding)))
-            )
-            for name, finding in found
-        ]
+        made = []
+        for name, finding in found:
+            sentence = str(self._report.view.messages.sentence(finding))
+            made.append(TestCase(names.unique(_part(name)), "agent-eval.whole run", stdout=self._take(sentence)))
         if made:
             yield self._suite("whole run", made, None)
 
@@ -134,29 +129,29 @@ class _Builder:
         pair = view.pair(criterion.name)
         if pair is None:
             case.add_skipped_info("not judged: this criterion's mode is off")
-        elif pair.quarantined and (pair.errors or passing(pair) is False):
-            case.add_skipped_info(_message(f"quarantined, does not block: {self._report.view.messages.pair(pair)}"))
-        elif pair.blocking:
-            message, output = self._failure(view, pair)
-            case.add_failure_info(_message(message), self._take(output), str(pair.kind))
-        elif pair.kind is ChangeKind.ERROR or pair.errors:
-            message, output, kind = self._error(view, pair)
+            return
+        sentence, missed = str(self._report.view.messages.pair(pair)), passing(pair) is False
+        if pair.quarantined and (pair.errors or missed):
+            case.add_skipped_info(_message(f"quarantined, does not block: {sentence}"))
+        elif not pair.blocking and (pair.kind is ChangeKind.ERROR or pair.errors):
+            message, output, kind = self._error(view, pair, sentence)
             case.add_error_info(_message(message), self._take(output), kind)
-        elif pair.kind is ChangeKind.NOT_APPLICABLE:
+        elif not pair.blocking and pair.kind is ChangeKind.NOT_APPLICABLE:
             left_out = (view.result.unmeasured if view.result else "") or criterion.unmeasured
-            sentence = self._report.view.messages.pair(pair)
             case.add_skipped_info(_message(left_out or f"not applicable: {sentence}".rstrip(": ")))
-        elif passing(pair) is False:
-            message, output = self._failure(view, pair)
-            case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
+        elif pair.blocking or missed:
+            message, output = self._failure(view, pair, sentence)
+            if pair.blocking:
+                case.add_failure_info(_message(message), self._take(output), str(pair.kind))
+            else:
+                case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
 
-    def _failure(self, view: CaseView, pair: PairChange) -> tuple[str, str]:
+    def _failure(self, view: CaseView, pair: PairChange, sentence: str) -> tuple[str, str]:
         """Return message (difference first) and text for a pair that is below its threshold or fell."""
         numbers = f"{fmt.pair_text(pair)}, needs {fmt.limits(pair)}"
-        sentence = self._report.view.messages.pair(pair)
         # of this criterion only: the case's others may fail for other reasons
         difference = str(first_difference(replace(view, pairs=(pair,), telling=1)).text or sentence)
-        lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", str(sentence)]
+        lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", sentence]
         if spread := fmt.interval(pair):
             lines.append(f"change with 95 % confidence: {spread}")
         if (attempt := view.worst_attempt(pair)) is not None:
@@ -165,9 +160,8 @@ class _Builder:
             lines += ["", *(line for diff in diffs for line in diff.text())]
         return f"{difference} ({numbers})" if clean(difference, _MESSAGE) else "", "\n".join(lines)
 
-    def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
+    def _error(self, view: CaseView, pair: PairChange, sentence: str) -> tuple[str, str, str]:
         """Return message, text and kind for a pair that could not be measured."""
-        sentence = str(self._report.view.messages.pair(pair))
         attempt = view.failed_attempt(pair.criterion)
         if attempt is None:
             return sentence or f"{pair.criterion} has no score", str(view.key), "unmeasured"
@@ -202,21 +196,15 @@ class _Builder:
                 total += millis
             counts.update({name: int(element.get(name, "0")) for name in _COUNTS})
             attributes = attributes or dict(element.attrib)
-            texts.append(_body(element))
+            if batch:  # indented for its place below the root
+                root = ET.Element("testsuites")
+                root.append(element)
+                ET.indent(root, " ")
+                text = ET.tostring(root, encoding="unicode")
+                texts.append(text[text.index(">", text.index("<testsuite ")) + 1 : text.rindex("\n </testsuite>")])
         attributes |= {name: str(counts[name]) for name in _COUNTS} | {"time": f"{total / 1000:.3f}"}
         attributes.pop("disabled", None)
         return _Suite("\n " + _element("testsuite", attributes, "".join(texts), "\n "), counts, total)
-
-
-def _body(suite: ET.Element) -> str:
-    """Render a suite's testcases, indented for their place below the root."""
-    if not len(suite):
-        return ""
-    root = ET.Element("testsuites")
-    root.append(suite)
-    ET.indent(root, " ")
-    text = ET.tostring(root, encoding="unicode")
-    return text[text.index(">", text.index("<testsuite ")) + 1 : text.rindex("\n </testsuite>")]
 
 
 def _message(message: str) -> str:

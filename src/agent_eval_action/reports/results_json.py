@@ -305,25 +305,18 @@ def _members(value: BaseModel, pad: str) -> Iterator[str]:
     yield "{"
     for index, name in enumerate(type(value).model_fields):
         yield f"{',' if index else ''}\n{pad} {json.dumps(name)}: "
-        item = getattr(value, name)
-        if (type(value), name) not in STREAMED or not item:
+        items = getattr(value, name)
+        if (type(value), name) not in STREAMED or not items:
             yield _compact(value, name)
-        elif isinstance(item, BaseModel):
-            yield from _members(item, f"{pad} ")
+        elif isinstance(items, BaseModel):
+            yield from _members(items, f"{pad} ")
         else:
-            yield from _items(item, f"{pad} ")
+            yield "["
+            for at, item in enumerate(items):
+                yield f"{',' if at else ''}\n{pad}  "
+                yield from _members(item, f"{pad}  ") if type(item) in PARENTS else (_line(item),)
+            yield f"\n{pad} ]"
     yield f"\n{pad}}}"
-
-
-def _items(items: tuple[BaseModel, ...], pad: str) -> Iterator[str]:
-    yield "["
-    for index, item in enumerate(items):
-        yield f"{',' if index else ''}\n{pad} "
-        if type(item) in PARENTS:
-            yield from _members(item, f"{pad} ")
-        else:
-            yield _line(item)
-    yield f"\n{pad}]"
 
 
 def _compact(value: BaseModel, name: str) -> str:
