@@ -26,7 +26,7 @@ from agent_eval_action.llm.credentials import dotenv_of_agent
 from agent_eval_action.processes.agent_service import program_log
 from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.process import StartedProcess
-from agent_eval_action.processes.protocol import Frame, to_invocation
+from agent_eval_action.processes.protocol import to_invocation
 from agent_eval_action.processes.worker import WorkerClient, WorkerPool, available_cores
 from agent_eval_action.results.evalset import Content, FunctionCall
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
@@ -129,7 +129,7 @@ class WorkerAgent:
         if isinstance(worker, AttemptError):
             return worker
         names = {"app": request.app_name, "user": request.user_id, "session": request.session_id}
-        history = [event.model_dump(mode="json", exclude_none=True) for event in request.history]
+        history = [event.wire() for event in request.history]
         frame = {"op": "open", "s": name, **names, "state": request.state, "history": history}
         if request.replay is not None:
             frame["replay"] = request.replay.model_dump(mode="json", exclude={"expected"})
@@ -137,9 +137,9 @@ class WorkerAgent:
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
-        return WorkerSession(name, worker, self._pool, self.spec, self._warn_once, request.on_call)
+        return WorkerSession(self, name, worker, self._pool, request.on_call)
 
-    def _warn_once(self, text: str) -> None:
+    def warn_once(self, text: str) -> None:
         if not self._warned:
             self._warned = True
             self.spec.log(text, "warning")
@@ -165,23 +165,20 @@ class WorkerAgent:
 
     def _prepare(self, done: Future[_Prepared]) -> None:
         try:
-            self._launch.set_result(self._choose_interpreter())
+            place = self.spec.locate()
+            from_dotenv = dotenv_of_agent(self.spec.path, self.spec.workspace)
+            if names := names_in_code(self.spec.path) & withheld_names(self.spec) - from_dotenv.keys():
+                self.spec.log(advice_for(names), "warning")
+            environment = choose_interpreter(self.spec, place, self._given_up)
+            if self._given_up.is_set():
+                raise AgentEnvironmentError("the run ended before the agent was started")  # noqa: TRY301 - as if it failed
+            self.spec.log(f"imports the agent ({environment.how})", "info")
+            self._launch.set_result(Launch(self.spec, place, environment))
             done.set_result(self._start_workers(self._launch.result()))
         except BaseException as error:  # noqa: BLE001 - passed on by the future
             if not self._launch.done():
                 self._launch.set_exception(error)
             done.set_exception(error)
-
-    def _choose_interpreter(self) -> Launch:
-        place = self.spec.locate()
-        from_dotenv = dotenv_of_agent(self.spec.path, self.spec.workspace)
-        if names := names_in_code(self.spec.path) & withheld_names(self.spec) - from_dotenv.keys():
-            self.spec.log(advice_for(names), "warning")
-        environment = choose_interpreter(self.spec, place, self._given_up)
-        if self._given_up.is_set():
-            raise AgentEnvironmentError("the run ended before the agent was started")
-        self.spec.log(f"imports the agent ({environment.how})", "info")
-        return Launch(self.spec, place, environment)
 
     def _start_workers(self, launch: Launch) -> _Prepared:
         starter = self._starter = self.servers.starter(launch)
@@ -200,58 +197,52 @@ class WorkerAgent:
 class WorkerSession:
     """An ``AgentSession`` in a worker."""
 
+    agent: WorkerAgent
     name: str
     worker: WorkerClient
     pool: WorkerPool
-    spec: AgentRuntimeSpec
-    warn: Callable[[str], None]
-    on_call: Callable[[FunctionCall], None] | None = None
+    on_call: Callable[[FunctionCall], None] | None
     _turns: int = field(default=0, init=False)
     _abandoned: bool = field(default=False, init=False)
     _end: SessionEnd | AttemptError | None = field(default=None, init=False)
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         number, self._turns = self._turns, self._turns + 1
-        wire = content.model_dump(mode="json", exclude_none=True)
-        tell = self.on_call is not None
+        request = {"op": "turn", "s": self.name, "content": content.wire(), "tell": self.on_call is not None}
         try:
-            frame = await self.worker.request(
-                {"op": "turn", "s": self.name, "content": wire, "tell": tell}, on_call=self.on_call
-            )
+            frame = await self.worker.request(request, on_call=self.on_call)
         except asyncio.CancelledError:
             self._abandoned = True
             raise
-        if not isinstance(frame, AttemptError):
-            turn = to_invocation(frame, content, f"{self.name}-{number}")
-            if isinstance(turn, AttemptError):
-                return turn.model_copy(update={"turn": number})
-            if turn.uncaptured:
-                self.warn(turn.uncaptured)
-            throttled = frame.get("throttled")
-            return TurnDone(turn, throttled if isinstance(throttled, int) else 0)
-        message = frame.message
-        if frame.kind is ErrorKind.TIMEOUT:
-            detail = f"; {message}" if message else ""
-            message = f"the turn took longer than timeout_s ({self.spec.timeout_s:g} s){detail}"
-        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self.spec)
+        if isinstance(frame, AttemptError):
+            if frame.kind is ErrorKind.TIMEOUT:
+                detail = f"; {frame.message}" if frame.message else ""
+                message = f"the turn took longer than timeout_s ({self.agent.spec.timeout_s:g} s){detail}"
+                frame = frame.model_copy(update={"message": message})
+            return with_advice(frame.model_copy(update={"turn": number}), self.agent.spec)
+        turn = to_invocation(frame, content, f"{self.name}-{number}")
+        if isinstance(turn, AttemptError):
+            return turn.model_copy(update={"turn": number})
+        if turn.uncaptured:
+            self.agent.warn_once(turn.uncaptured)
+        throttled = frame.get("throttled")
+        return TurnDone(turn, throttled if isinstance(throttled, int) else 0)
 
     async def close(self) -> SessionEnd | AttemptError:
         """Return the final state and free the worker for other sessions."""
         if self._end is None:
-            frame: Frame | AttemptError
+            request = {"op": "close", "s": self.name}
             if self._abandoned:
                 # The run is over: do not wait for the turn, which may take a long time yet.
-                frame = AttemptError(kind=ErrorKind.STOPPED, message="the turn was given up")
-                self.worker.notify({"op": "close", "s": self.name})
-            else:
-                frame = await self.worker.request({"op": "close", "s": self.name})
-            await self.pool.release(self.worker, self.name)
-            if not isinstance(frame, AttemptError):
-                state = frame.get("state")
-                lost = AttemptError(kind=ErrorKind.PROTOCOL, message="the worker reported no session state")
-                self._end = SessionEnd(state) if isinstance(state, dict) else lost
-            else:
+                self.worker.notify(request)
+                self._end = AttemptError(kind=ErrorKind.STOPPED, message="the turn was given up")
+            elif isinstance(frame := await self.worker.request(request), AttemptError):
                 self._end = frame
+            elif isinstance(state := frame.get("state"), dict):
+                self._end = SessionEnd(state)
+            else:
+                self._end = AttemptError(kind=ErrorKind.PROTOCOL, message="the worker reported no session state")
+            await self.pool.release(self.worker, self.name)
         return self._end
 
 

@@ -405,7 +405,7 @@ class HttpSession(TracedSession):
 
     def note_history(self, history: Iterable[PastEvent]) -> None:
         """Treat the calls that a history leaves unanswered as open."""
-        past = (event.content.model_dump(mode="json", exclude_none=True) for event in history if event.content)
+        past = (event.content.wire() for event in history if event.content)
         self._open_calls = OpenCalls(past)
 
     def note_calls(self, turn: Invocation, waiting: Collection[Any], *, alone: bool = False) -> None:

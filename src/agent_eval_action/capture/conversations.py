@@ -58,7 +58,7 @@ async def open_agent(
     agent: AgentSettings,
     environ: Mapping[str, str],
     emit: Callable[[Event], None],
-    redaction: Redaction | None = None,
+    redaction: Redaction,
 ) -> AsyncIterator[AgentGroup]:
     """Start an agent as a run does, and end it with everything it started. The group's ``starts`` hold its errors.
 
@@ -66,7 +66,6 @@ async def open_agent(
     settings.
     """
     resources.refuse_unusable_agents([agent], settings.workspace, environ)
-    redaction = redaction or Redaction()
     redaction.hide(resources.agent_secrets([agent], environ, settings.workspace))
     redaction.hide_matches(settings.redact)
     loop = asyncio.get_running_loop()
@@ -109,7 +108,11 @@ async def converse(
     """
     redaction = redaction or Redaction()
     cases = [
-        EvalCase(eval_id=str(number), conversation=tuple(map(_turn, messages)), session_input=session)
+        EvalCase(
+            eval_id=str(number),
+            conversation=tuple(Invocation(user_content=_content(message)) for message in messages),
+            session_input=session,
+        )
         for number, messages in enumerate(conversations)
     ]
     planned = PlannedSet(
@@ -145,12 +148,8 @@ async def converse(
     return tuple(made[case.eval_id] for case in cases if case.eval_id in made)
 
 
-def _turn(message: str | Content) -> Invocation:
-    return Invocation(user_content=message if isinstance(message, Content) else _content(message))
-
-
-def _content(message: str) -> Content:
-    return Content(parts=(Part(text=message),), role="user")
+def _content(message: str | Content) -> Content:
+    return message if isinstance(message, Content) else Content(parts=(Part(text=message),), role="user")
 
 
 @dataclass

@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from agent_eval_action.diagnostics.reader import members, skip_space
+from agent_eval_action.diagnostics.reader import Member, members, skip_space
 
 _ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 _LINE_START = re.compile(r"[ \t]*")
@@ -21,6 +21,10 @@ def edit_json(text: str, value: Any) -> str:
     editor = _Editor(text)
     old, end = json.JSONDecoder().raw_decode(text, editor.start)
     return text[: editor.start] + editor.changed(editor.start, end, old, value, flat=False) + text[end:]
+
+
+_Piece = tuple[int, str]
+"""A member's text, and where it stood; -1 for a new one."""
 
 
 class _Editor:
@@ -51,88 +55,65 @@ class _Editor:
         """Return the text of the value between two offsets, changed to ``new``. ``flat``: written on one line."""
         if same_json(old, new):
             return self.text[start:end]
-        if isinstance(old, dict) and isinstance(new, dict):
-            return self._object(start, end, old, new)
-        if isinstance(old, list) and isinstance(new, list):
-            return self._list(start, end, old, new)
-        return self.write(new, self._indentation(start), flat=flat)
+        is_object, is_list = (isinstance(old, kind) and isinstance(new, kind) for kind in (dict, list))
+        outer = self._indentation(start)
+        if not is_object and not is_list:
+            return self.write(new, outer, flat=flat)
+        if not new:
+            return self.text[start] + self.text[end - 1]
+        places = list(members(self.text, start))
+        if not places:
+            flat, indentation = self.indent is None, outer + (self.indent or "")
+            lead, trail = ("", "") if flat else (self.line_end + indentation, self.line_end + outer)
+        else:
+            lead, trail = self.text[start + 1 : places[0].start], self.text[places[-1].end : end - 1]
+            flat, indentation = "\n" not in lead, lead.rpartition("\n")[2]
+        edit = self._object if is_object else self._list
+        pieces = edit(places, old, new, indentation, flat=flat)
+        gap = self.comma if flat else "," + lead
+        if len(places) > 1:
+            gap = self.text[places[0].end : places[1].start]
+        between = {(a.start, b.start): self.text[a.end : b.start] for a, b in pairwise(places)}
+        joined = pieces[0][1]
+        for (before, _), (after, written) in pairwise(pieces):
+            joined += between.get((before, after), gap) + written
+        return self.text[start] + lead + joined + trail + self.text[end - 1]
 
-    def _object(self, start: int, end: int, old: dict[str, Any], new: dict[str, Any]) -> str:
-        flat, indentation = self._member_layout(start)
-        remaining = [member for member in members(self.text, start) if member.key in new]
+    def _object(self, places: list[Member], old: Any, new: Any, indentation: str, *, flat: bool) -> list[_Piece]:
+        remaining = [member for member in places if member.key in new]
         last = {member.key: number for number, member in enumerate(remaining)}
-        pieces: list[tuple[int | None, str]] = []
+        pieces: list[_Piece] = []
         for number, member in enumerate(remaining):  # of duplicate keys the last one counts
-            key = str(member.key)
             value = self.text[member.value : member.end]
-            if last[key] == number:
-                value = self.changed(member.value, member.end, old[key], new[key], flat=flat)
+            if last[member.key] == number:
+                value = self.changed(member.value, member.end, old[member.key], new[member.key], flat=flat)
             pieces.append((member.start, self.text[member.start : member.value] + value))
-        order = [str(member.key) for member in remaining]
-        before: str | None = None
+        order = [member.key for member in remaining]
+        before: str | int = -1
         for key, value in new.items():
             if key not in old:
                 place = len(order) - order[::-1].index(before) if before in order else 0
                 written = json.dumps(key, ensure_ascii=self.ascii) + self.colon
-                pieces.insert(place, (None, written + self.write(value, indentation, flat=flat)))
+                pieces.insert(place, (-1, written + self.write(value, indentation, flat=flat)))
                 order.insert(place, key)
             before = key
-        return self._container(start, end, pieces)
+        return pieces
 
-    def _list(self, start: int, end: int, old: list[Any], new: list[Any]) -> str:
-        """Keep equal items at both ends; between them pair old and new items, and edit each pair."""
-        head, shorter = 0, min(len(old), len(new))
-        while head < shorter and same_json(old[head], new[head]):
-            head += 1
-        tail = 0
-        while tail < shorter - head and same_json(old[-1 - tail], new[-1 - tail]):
+    def _list(self, places: list[Member], old: Any, new: Any, indentation: str, *, flat: bool) -> list[_Piece]:
+        """Keep equal items at the end, pair old and new items from the beginning, and edit each pair."""
+        tail, shorter = 0, min(len(old), len(new))
+        while tail < shorter and same_json(old[-1 - tail], new[-1 - tail]):
             tail += 1
-        places = list(members(self.text, start))
-        changed = min(len(old), len(new)) - tail
-        flat, indentation = self._member_layout(start)
         flat_items = flat or (bool(places) and not any("\n" in self.text[item.value : item.end] for item in places))
-        pieces: list[tuple[int | None, str]] = []
+        pieces: list[_Piece] = []
         for number, value in enumerate(new):
-            if number < changed:
-                at = number
-            elif number >= len(new) - tail:
-                at = number - len(new) + len(old)
+            at = number if number < shorter - tail else number - len(new) + len(old)
+            if shorter - tail <= number < len(new) - tail:
+                pieces.append((-1, self.write(value, indentation, flat=flat_items)))
             else:
-                pieces.append((None, self.write(value, indentation, flat=flat_items)))
-                continue
-            place = places[at]
-            pieces.append((place.start, self.changed(place.value, place.end, old[at], value, flat=flat)))
-        return self._container(start, end, pieces)
-
-    def _container(self, start: int, end: int, pieces: list[tuple[int | None, str]]) -> str:
-        """Return the container with these members; an offset of None marks a new one."""
-        text, places = self.text, list(members(self.text, start))
-        opening, closing = text[start], text[end - 1]
-        if not pieces:
-            return opening + closing
-        flat, indentation = self._member_layout(start)
-        new_line = "" if flat else self.line_end + indentation
-        if places:
-            lead, trail = text[start + 1 : places[0].start], text[places[-1].end : end - 1]
-            gap = text[places[0].end : places[1].start] if len(places) > 1 else self.comma if flat else "," + lead
-        else:
-            outer = self._indentation(start)
-            lead, trail = new_line, "" if flat else self.line_end + outer
-            gap = self.comma if flat else "," + new_line
-        between = {(a.start, b.start): text[a.end : b.start] for a, b in pairwise(places)}
-        joined = pieces[0][1]
-        for (before, _), (after, written) in pairwise(pieces):
-            joined += (between.get((before, after)) if before is not None and after is not None else None) or gap
-            joined += written
-        return opening + lead + joined + trail + closing
-
-    def _member_layout(self, start: int) -> tuple[bool, str]:
-        """Return whether the container at ``start`` is on one line, and the indentation of its members if not."""
-        first = next(members(self.text, start), None)
-        if first is None:
-            return self.indent is None, self._indentation(start) + (self.indent or "")
-        lead = self.text[start + 1 : first.start]
-        return "\n" not in lead, lead.rpartition("\n")[2]
+                place = places[at]
+                pieces.append((place.start, self.changed(place.value, place.end, old[at], value, flat=flat)))
+        return pieces
 
     def _indentation(self, offset: int) -> str:
         line = self.text.rfind("\n", 0, offset) + 1

@@ -191,19 +191,16 @@ class TraceReceiver:
             )
         finally:
             self._open.discard(turn)
-            self._forget_old()
+            # Traces that ended before any open turn began belong to none.
+            began = min((other.began_at for other in self._open), default=time.monotonic())
+            for trace_id in [trace_id for trace_id, trace in self._traces.items() if trace.changed < began]:
+                self._take(trace_id)
         self._ended[turn.trace_id] = ended_at, frozenset().union(*(trace.ids for trace in traces))
         if len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
         self._misses = 0 if traces else self._misses + (1 if self._has_reported else _MISSES)
         found = Telemetry.joined([Telemetry(tuple(each.spans), tuple(each.logs), each.dropped) for each in traces])
         return replace(found, is_ambiguous=strays and turn.overlapped, refused=turn.refused)
-
-    def _forget_old(self) -> None:
-        """Drop the traces that ended before any open turn began: they belong to none."""
-        began = min((turn.began_at for turn in self._open), default=time.monotonic())
-        for trace_id in [trace_id for trace_id, trace in self._traces.items() if trace.changed < began]:
-            self._take(trace_id)
 
     def abandon(self, turn: TurnTrace) -> None:
         """End a turn without its spans, unless it has ended."""
