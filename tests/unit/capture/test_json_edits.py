@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.capture.json_edits import edit_json, same_json
+from agent_eval_action.capture.case_editors import edit_json, same_json
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=4)
 VALUES = st.recursive(
