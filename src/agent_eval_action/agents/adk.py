@@ -14,12 +14,17 @@ from typing import Final
 from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.variable_advice import advice_for, names_in_code, with_advice, withheld_names
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.build import is_index_unreachable
 from agent_eval_action.environments.resolve import choose_interpreter, likely_interpreter
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec, Launch
-from agent_eval_action.environments.variables import selected_install_env
+from agent_eval_action.environments.variables import (
+    advice_for,
+    names_in_code,
+    selected_install_env,
+    with_advice,
+    withheld_names,
+)
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.credentials import dotenv_of_agent

@@ -39,10 +39,10 @@ from agent_eval_action.agents.chat_messages import (
     user_message,
 )
 from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
-from agent_eval_action.agents.variable_advice import with_advice
 from agent_eval_action.diagnostics.reader import Source, plural, read_bytes
 from agent_eval_action.diagnostics.suggestions import free_name
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
+from agent_eval_action.environments.variables import with_advice
 from agent_eval_action.errors import AgentEnvironmentError, ConfigError, EvalFileError, Unreadable
 from agent_eval_action.folders import relative
 from agent_eval_action.formats.agents_cli import AGENTS_CLI

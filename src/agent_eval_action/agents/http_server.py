@@ -26,9 +26,8 @@ import httpx
 from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
 from agent_eval_action.agents.turn_traces import TracedSession, TurnTraces
-from agent_eval_action.agents.variable_advice import advice_for, with_advice, withheld_names
 from agent_eval_action.environments.runtime import AgentLimits
-from agent_eval_action.environments.variables import agent_environ
+from agent_eval_action.environments.variables import advice_for, agent_environ, with_advice, withheld_names
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.client import quoted
 from agent_eval_action.llm.credentials import dotenv_of_agent

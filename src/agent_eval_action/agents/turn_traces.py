@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, TypeVar
 
 from agent_eval_action.agents.base import DriverContext, TurnDone
-from agent_eval_action.agents.variable_advice import with_advice
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
+from agent_eval_action.environments.variables import with_advice
 from agent_eval_action.llm.client import quoted
 from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AttemptError, ErrorKind

@@ -16,7 +16,6 @@ from typing import Final, Literal
 
 from dotenv import dotenv_values
 
-from agent_eval_action.agents.variable_advice import names_in_code
 from agent_eval_action.baseline.stores import replace_committed
 from agent_eval_action.capture import EvalFile, case_of_turns, converse
 from agent_eval_action.config.discovery import CRITERIA_FILE, Discovery, no_agent_found
@@ -26,7 +25,7 @@ from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import texts_below
 from agent_eval_action.diagnostics.reader import read_bytes
 from agent_eval_action.environments.lock import find_lock
-from agent_eval_action.environments.variables import agent_environ
+from agent_eval_action.environments.variables import agent_environ, names_in_code
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError, Unreadable, writing
 from agent_eval_action.folders import folders_upwards, relative
 from agent_eval_action.git.repository import Repository
