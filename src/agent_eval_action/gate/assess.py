@@ -167,10 +167,10 @@ class CriterionEvidence:
 
     def is_large(self, pair: Pair, before: float, now: float) -> bool:
         """Whether a drop may block: it is at least ``min_effect``, or goes from meeting the threshold to missing it."""
-        if before - now >= self.min_effect - 1e-9:
+        if before - now >= self.min_effect - TOLERANCE:
             return True
         limit = pair.threshold
-        fell = before - now > 1e-9 * max(1.0, abs(before))
+        fell = before - now > TOLERANCE * max(1.0, abs(before))
         return fell and limit is not None and meets(before, limit, pair.goal) and not meets(now, limit, pair.goal)
 
     def fresh(self, pair: Pair) -> tuple[float, ...]:
@@ -422,24 +422,17 @@ class CriterionEvidence:
         return tuple(pair for pair in self.pairs if not pair.errors and pair.again >= 0)
 
     @cached_property
-    def first(self) -> int:
-        return max((pair.first for pair in self.complete), default=1)
+    def again(self) -> int:
+        """Further passes of every case. A suspect's further attempts do not count: they would overweight it."""
+        return min((pair.again for pair in self.complete), default=0)
 
-    @cached_property
-    def passes(self) -> int:
-        """Attempts that every case has. A suspect's further attempts do not count: they would overweight it."""
-        return self.first + min((pair.again for pair in self.complete), default=-self.first)
-
-    def attempts_of(self, pair: Pair, passes: int) -> tuple[float, ...]:
-        """A pair's attempts in this many passes; the first pass may have made several attempts."""
-        return pair.attempts[: pair.first + passes - self.first]
-
-    def suite(self, passes: int, *, control: bool = False) -> MeanTest:
-        """Test the suite's mean over this many passes, paired and stratified by case."""
-        look = min(passes - self.first, len(SUITE_LOOKS) - 1)
-        spent = SUITE_LOOKS[look] if self.rules.adaptive else 1.0
+    def suite(self, again: int, *, control: bool = False) -> MeanTest:
+        """Test the suite's mean over the first pass and ``again`` further ones, paired and stratified by case."""
+        spent = SUITE_LOOKS[min(again, len(SUITE_LOOKS) - 1)] if self.rules.adaptive else 1.0
         control = control and self.suite_controlled
-        rows = [_Row(pair, self.attempts_of(pair, passes), pair.control if control else ()) for pair in self.complete]
+        rows = [
+            _Row(pair, pair.attempts[: pair.first + again], pair.control if control else ()) for pair in self.complete
+        ]
         level = self.alpha * SUITE * spent
         test = self._mean_test(rows, level)
         if not test.sure or (self.control and not control):
@@ -465,7 +458,7 @@ class CriterionEvidence:
         limit = self.policy.max_drop
         if self.grid.minimize:
             limit = None if self.policy.max_rise is None else self.policy.max_rise * abs(before)
-        return MeanTest(p, drop, level, limit is not None and drop > limit + 1e-9 * max(1.0, abs(before)))
+        return MeanTest(p, drop, level, limit is not None and drop > limit + TOLERANCE * max(1.0, abs(before)))
 
     def _main_fell(self, rows: Sequence[_Row]) -> bool:
         """Whether main is significantly below its history over all controlled cases, by at least half of the drop."""
@@ -493,7 +486,7 @@ class CriterionEvidence:
         for size in self.slices:
             if (test := self.slice_test(size)) is not None and test.confirmed:
                 return test
-        return self.suite(self.passes, control=self.suite_controlled)
+        return self.suite(self.again, control=True)
 
     # --- slices of the suite: the control of a large fall -------------------------------------------
 
@@ -502,7 +495,7 @@ class CriterionEvidence:
         """Whether the first pass is so far below history that the suite is controlled before anything else."""
         if not self.slices or not self.can_fall:
             return False
-        test = self.suite(self.first)
+        test = self.suite(0)
         if not test.beyond or test.p > IN_DOUBT:
             return False
         before = sum(pair.past.mean for pair in self.complete) / len(self.complete)

@@ -306,7 +306,7 @@ def _smallest_drop(found: CriterionEvidence) -> float | None:
     """The drop of the suite's mean that this run would detect with 80 % power; None if it tests for none."""
     if found.suite_test is None or found.grid.minimize:
         return None
-    sizes = [(_variance(pair), pair.past.n, len(found.attempts_of(pair, found.passes))) for pair in found.complete]
+    sizes = [(_variance(pair), pair.past.n, pair.first + found.again) for pair in found.complete]
     drop = detectable_drop(sizes, found.suite_test.level)
     return None if drop is None else max(drop, found.policy.max_drop or 0.0)
 

@@ -221,11 +221,12 @@ def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bo
         for pair in criterion.suspects:
             if is_due(criterion, pair) and (runs := criterion.missing_control(pair)):
                 yield pair, runs, _interleaved_runs(criterion, pair, runs)
-        if not criterion.confirmed and criterion.can_fall and criterion.suite(criterion.passes).sure:
+        if not criterion.confirmed and criterion.can_fall and criterion.suite(criterion.again).sure:
             made = all(pair.interleaved for pair in criterion.complete)
+            runs = max(pair.first for pair in criterion.complete) + criterion.again - made
             for pair in criterion.complete:
                 if pair.controllable:
-                    yield pair, criterion.passes - made - pair.control_made, 1 - len(pair.interleaved)
+                    yield pair, runs - pair.control_made, 1 - len(pair.interleaved)
 
     return _run_control(item for criterion in criteria if criterion.control for item in wanted(criterion))
 
@@ -272,14 +273,11 @@ def _suite(criteria: _Criteria) -> Run | None:
         for criterion in criteria
         if criterion.can_fall
         and not criterion.stable
-        and (again := criterion.passes - criterion.first) < len(SUITE_IN_DOUBT)
-        and criterion.suite(criterion.passes, control=criterion.suite_controlled).p
-        <= SUITE_IN_DOUBT[again] * criterion.share
+        and criterion.again < len(SUITE_IN_DOUBT)
+        and criterion.suite(criterion.again, control=True).p <= SUITE_IN_DOUBT[criterion.again] * criterion.share
     ]
     wanted = _most(
-        (pair.key, criterion.passes + 1 - criterion.first - pair.again)
-        for criterion in doubtful
-        for pair in criterion.complete
+        (pair.key, criterion.again + 1 - pair.again) for criterion in doubtful for pair in criterion.complete
     )
     return Run("suite", wanted, f"the drop of {doubtful[0].criterion} is in doubt") if wanted else None
 

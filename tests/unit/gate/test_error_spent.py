@@ -50,7 +50,7 @@ def test_the_suite_is_compared_case_by_case():
     never = [Pair(n, "quality", history(0, 10), (0.0,)) for n in range(10, 20)]
     rules = GateRules(Policy(criteria={"quality": CriterionPolicy(max_drop=0.05)}))
     (one,) = assess(GateState((*always, *never)), rules).values()
-    assert one.suite(1).p == pytest.approx(1 / 11**2)
+    assert one.suite(0).p == pytest.approx(1 / 11**2)
 
 
 def test_the_interval_of_a_mean_counts_cases_and_not_their_repeats():
