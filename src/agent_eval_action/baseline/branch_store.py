@@ -89,7 +89,7 @@ class BranchStore(Store):
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 fetched = scratch.fetch(self._ref, depth=1)
                 if fetched.sha is not None:
-                    return _read(scratch.repository, fetched.sha, self.branch, query)
+                    return _read(scratch, fetched.sha, self.branch, query)
         except OSError as error:
             return self._local(f"{self.remote_name} could not be asked ({error})", query)
         if fetched.error:
@@ -142,11 +142,11 @@ class BranchStore(Store):
         fetched = scratch.fetch(self._ref, depth=1)
         if fetched.sha is None and fetched.error:
             return Pushed("unreachable", fetched.error)
-        old = scratch.repository.entries(fetched.sha) if fetched.sha else ()
+        old = scratch.entries(fetched.sha) if fetched.sha else ()
         if fetched.sha and not any(entry.name == _MARKER and entry.mode == _BLOB for entry in old):
             why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"
             return Pushed("refused", why)
-        there = scratch.repository.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
+        there = scratch.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
         kept = [*_record_files(there)[0], TreeEntry(_BLOB, blob, None, name)]
         kept.sort(key=lambda entry: entry.name)
         folder = scratch.write_tree((_BLOB, "blob", entry.oid, entry.name) for entry in kept[-self.keep :])

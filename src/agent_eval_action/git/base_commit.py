@@ -135,7 +135,7 @@ def ask_remote(
             if (sha := scratch.fetch(name, depth=WALK, commits_only=True).sha) is None:
                 return None
             commits.append(sha)
-        return question(scratch.repository, *commits)
+        return question(scratch, *commits)
     return None
 
 

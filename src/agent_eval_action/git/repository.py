@@ -545,11 +545,8 @@ class Fetched:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """A private temporary repository with one remote."""
-
-    repository: Repository
+class Scratch(Repository):
+    """A private temporary repository with one remote, which can also be written."""
 
     @classmethod
     @contextlib.contextmanager
@@ -557,50 +554,50 @@ class Scratch:
         """Create a repository, and remove it at the end. Raises OSError if it cannot be created."""
         with tempfile.TemporaryDirectory(prefix="agent-eval-git-", ignore_cleanup_errors=True) as folder:
             config = (*_WHO, *remote.config(_STORE))
-            repository = Repository(Path(folder), environ, network=True, config=config, secrets=remote.secrets)
-            made = repository.run("init", "--quiet", "--bare", "--template=", ".")
+            scratch = cls(Path(folder), environ, network=True, config=config, secrets=remote.secrets)
+            made = scratch.run("init", "--quiet", "--bare", "--template=", ".")
             if not made.ok:
                 raise OSError(made.err or "git init failed")
-            yield cls(repository)
+            yield scratch
 
     def fetch(self, ref: str, *, depth: int, commits_only: bool = False) -> Fetched:
         """Fetch ``depth`` commits of ``ref`` (a full ref name, or a commit)."""
         options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", f"--depth={depth}"]
         if commits_only:
             options.append("--filter=tree:0")
-        result = self.repository.run("fetch", *options, _STORE, f"+{ref}:{_HERE}")
+        result = self.run("fetch", *options, _STORE, f"+{ref}:{_HERE}")
         if not result.ok:
             return Fetched(None, "" if _ABSENT.search(result.err) else result.complaint)
-        return Fetched(self.repository.resolve(_HERE))
+        return Fetched(self.resolve(_HERE))
 
     def write_blob(self, data: bytes) -> str:
         """Store bytes; returns the object name."""
-        return _object_name(self.repository.run("hash-object", "-w", "--stdin", "--no-filters", stdin=data))
+        return self._write("hash-object", "-w", "--stdin", "--no-filters", stdin=data)
 
     def write_tree(self, lines: Iterable[tuple[str, str, str, str]]) -> str:
         """Store a tree with entries of (mode, type, object, name)."""
         text = "".join(f"{mode} {kind} {oid}\t{name}\0" for mode, kind, oid, name in lines)
-        return _object_name(self.repository.run("mktree", "-z", "--missing", stdin=text.encode()))
+        return self._write("mktree", "-z", "--missing", stdin=text.encode())
 
     def write_commit(self, tree: str, parent: str | None, message: str) -> str:
         """Store a commit; without a parent it is the root of an orphan branch."""
         args = ("--no-gpg-sign", tree, *(("-p", parent) if parent else ()))
-        return _object_name(self.repository.run("commit-tree", *args, stdin=message.encode()))
+        return self._write("commit-tree", *args, stdin=message.encode())
+
+    def _write(self, *args: str, stdin: bytes) -> str:
+        result = self.run(*args, stdin=stdin)
+        if not result.ok or not is_sha(result.text):
+            raise OSError(result.complaint or "git wrote nothing")
+        return result.text
 
     def push(self, sha: str, ref: str, expected: str | None) -> Pushed:
         """Move the remote's ``ref`` to ``sha`` if it still is ``expected`` (None: does not exist)."""
         lease = f"--force-with-lease={ref}:{expected or ''}"
         options = ("--porcelain", "--no-verify", "--no-signed", lease)
-        result = self.repository.run("push", *options, _STORE, f"{sha}:{ref}")
+        result = self.run("push", *options, _STORE, f"{sha}:{ref}")
         if result.ok:
             return Pushed("done")
         output = f"{result.text}\n{result.err}"
         if _MOVED.search(output):
             return Pushed("moved", result.complaint)
         return Pushed("refused" if _REFUSED.search(output) else "unreachable", result.complaint)
-
-
-def _object_name(result: GitResult) -> str:
-    if not result.ok or not is_sha(result.text):
-        raise OSError(result.complaint or "git wrote nothing")
-    return result.text

@@ -196,7 +196,7 @@ class BaseCommit:
         with Scratch.open(self.remote, self.repository.environ) as scratch:
             if scratch.fetch(self.commit, depth=1).sha is None:
                 raise OSError(f"it is not in this clone ({self.clone_hint}), and cannot be fetched")
-            yield scratch.repository
+            yield scratch
 
 
 def find_base(
