@@ -159,7 +159,7 @@ class EvalFile:
         text = self._text()
         if loaded.format == "table":
             table = Table(self.path, self.workspace)
-            reading = Reading(table.source(EvalFileError), columns=self.columns)
+            reading = Reading(table.source(), columns=self.columns)
             return RowEditor(table, text, column_roles(table, reading) or {})
         if self.path.suffix.lower() in YAML_SUFFIXES:
             raise self._error("YAML is not edited, for its comments and its form would be lost: write it by hand")

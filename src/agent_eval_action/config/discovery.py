@@ -24,6 +24,7 @@ from agent_eval_action.config.walk import (
     FETCHED,
     GO_SERVER,
     MAX_ENTRIES,
+    TooManyEntries,
     Walked,
     expand,
     fetch,
@@ -148,11 +149,11 @@ class _Search:
     @cached_property
     def walked(self) -> Walked:
         """Everything below the start folder; walked at most once, and only if needed."""
-        walked = walk(self.settings.start)
-        if not walked.complete:
+        try:
+            return walk(self.settings.start)
+        except TooManyEntries:
             message = f"{self.settings.start} has more than {MAX_ENTRIES} files: too many to look through"
-            raise EvalFileError(message, hint="name agents and their evals in agent-eval.yaml")
-        return walked
+            raise EvalFileError(message, hint="name agents and their evals in agent-eval.yaml") from None
 
     @cached_property
     def agents(self) -> tuple[AgentSettings, ...]:

@@ -112,9 +112,16 @@ def _options(
             if get_origin(annotation.__origin__) is Literal:  # its label lists the choices
                 words = get_args(annotation.__origin__)
                 value_type = replace(value_type, label=" or ".join(f"`{w}`" for w in words), metavar="|".join(words))
-            own_key = None if scope == "command" else info.key or key + field
-            described = info, str(definition.description), definition.default
-            yield Option(info.name or name + field, own_key, (*path, field), *described, annotation, value_type)
+            yield Option(
+                name=info.name or name + field,
+                key=None if scope == "command" else info.key or key + field,
+                field=(*path, field),
+                info=info,
+                help=str(definition.description),
+                default=definition.default,
+                annotation=annotation,
+                value_type=value_type,
+            )
 
 
 OPTIONS: Final = tuple(_options(Settings))

@@ -459,12 +459,18 @@ _RENAME: Final = "put a secret of your own into a variable with another name, an
 
 
 def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
-    """Variables to pass through (value None) or to set. Values are never shown because they may be secret."""
+    """Variables to pass through (value None) or to set. Values are never shown because they may be secret.
+
+    In text, each assignment needs its own line, because values may contain commas.
+    """
     entries: list[tuple[str | int, Any, Any]] = []
     if isinstance(value, Mapping):
         entries = [(name, name, setting) for name, setting in value.items()]
     else:
-        for index, item in enumerate(_variable_items(value, origin)):
+        items = items_of(value, origin, commas=False)
+        if origin.text:
+            items = [item for line in items for item in ([line] if "=" in str(line) else items_of(line, origin))]
+        for index, item in enumerate(items):
             name, equals, setting = item.partition("=") if isinstance(item, str) else (item, "", None)
             entries.append((index, name.strip() if equals else item, setting if equals else None))
     variables: dict[str, str | None] = {}
@@ -482,15 +488,6 @@ def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
     if issues:
         raise invalid_parts(*issues)
     return variables
-
-
-def _variable_items(value: Any, origin: Origin) -> list[Any]:
-    """Names and assignments. In text, each assignment needs its own line, because values may contain commas."""
-    if not origin.text:
-        return items_of(value, origin)
-    texts = value if isinstance(value, tuple | list) else [value]
-    lines = [line for text in texts for line in str(text).splitlines()]
-    return [item for line in lines for item in ([line.strip()] if "=" in line else items_of(line, origin)) if item]
 
 
 _NO_JOB_VARIABLE: Final = {"not": {"pattern": JOB_VARIABLE_PATTERN}}
@@ -643,9 +640,7 @@ def _redaction(value: Any, _: Origin) -> str:
 
 def _redactions(value: Any, origin: Origin) -> list[Any]:
     """A pattern or a list of patterns; in text one per line, since patterns may contain commas and spaces."""
-    patterns = list(value) if isinstance(value, list | tuple) else [value]
-    if origin.text:
-        patterns = [line.strip() for text in patterns for line in str(text).splitlines() if line.strip()]
+    patterns = items_of(value, origin, commas=False)
     if not patterns and value != ():
         raise invalid("must not be empty")
     return patterns

@@ -45,25 +45,29 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a walk found, sorted by path. ``complete`` is False if it stopped at its limit.
+    """What a walk found, sorted by path.
 
     ``go_agents``: agent folders of agents-cli's Go projects, served by ``GO_SERVER``.
     """
 
     agents: tuple[Path, ...]
     eval_files: tuple[Path, ...]
-    complete: bool
     go_agents: tuple[Path, ...] = ()
 
 
+class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller adds the hint
+    """A walk found more entries than its limit."""
+
+
 def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
-    """Search a folder for agents and eval files, except linked, hidden, build and installed folders."""
+    """Search a folder for agents and eval files, except linked, hidden, build and installed folders.
+
+    Raises TooManyEntries.
+    """
     agents: list[Path] = []
     go_agents: list[Path] = []
     files: list[Path] = []
-    seen = 0
-    for folder, entries in _folders(root):
-        seen += len(entries)
+    for folder, entries in _folders(root, max_entries):
         names = {entry.name for entry in entries}
         if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
             agents.append(folder)
@@ -72,9 +76,7 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
         named = [folder / entry.name for entry in entries if entry.name.endswith((".json", CONFORMANCE_SPEC))]
         here = [file for file in named if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
         files += filter(is_eval_file, here)
-        if seen > max_entries:
-            break
-    return Walked(tuple(sorted(agents)), tuple(sorted(files)), seen <= max_entries, tuple(sorted(go_agents)))
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(go_agents)))
 
 
 def _go_agent(project: Path) -> Path | None:
@@ -117,23 +119,16 @@ def holds_cases(path: Path) -> bool:
     return b"eval_cases" in text and bool(_CASE.search(text))
 
 
-class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller adds the hint
-    """A walk found more entries than its limit."""
-
-
 def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]:
     """Every file below a folder, in the folders that `walk` searches. Raises TooManyEntries."""
-    for folder, entries in _folders(root):
-        max_entries -= len(entries)
-        if max_entries < 0:
-            raise TooManyEntries
+    for folder, entries in _folders(root, max_entries):
         for entry in entries:
             is_link = entry.is_symlink()
             if not (os.path.isdir(entry) if is_link else entry.is_dir()):  # noqa: PTH112 - as above
                 yield folder / entry.name
 
 
-def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+def _folders(root: Path, max_entries: int) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
     """Folders with their entries, in a stable order, parents first."""
     waiting = [(root, 0)]
     while waiting:
@@ -145,6 +140,9 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
             entries = []
         if depth and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
+        max_entries -= len(entries)
+        if max_entries < 0:
+            raise TooManyEntries
         yield folder, entries
         waiting += [
             (folder / entry.name, depth + 1)

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 from pydantic_core import from_json
 
 from agent_eval_action.diagnostics.reader import Source, decode, open_regular, refusal
-from agent_eval_action.errors import AgentEvalError, Unreadable
+from agent_eval_action.errors import EvalFileError, Unreadable
 
 TABLE_SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
@@ -59,12 +59,12 @@ class Table:
         """What separates the cells of a CSV file with this first line."""
         return "\t" if self.path.suffix.lower() == ".tsv" else max(_DELIMITERS, key=header.count)
 
-    def source(self, error: type[AgentEvalError]) -> Source:
-        """A Source whose value is this table. Raises ``error`` if the columns cannot be read."""
+    def source(self) -> Source:
+        """A Source whose value is this table. Raises EvalFileError if the columns cannot be read."""
         try:
             _ = self.columns
         except Unreadable as found:
-            raise refusal(self.path, found, error) from None
+            raise refusal(self.path, found, EvalFileError) from None
         return Source(self.path, "", self, lambda _: 1)
 
     @cached_property
@@ -147,9 +147,9 @@ class JsonRows(Table):
             yield Row(line, row_values(value))
 
     @classmethod
-    def of_list(cls, whole: Source, error: type[AgentEvalError]) -> Source:
-        """Turn a file whose value is a list into a table. Raises ``error`` if its columns cannot be read."""
-        return replace(cls(whole.path, None, whole).source(error), warnings=whole.warnings)
+    def of_list(cls, whole: Source) -> Source:
+        """Turn a file whose value is a list into a table. Raises EvalFileError if its columns cannot be read."""
+        return replace(cls(whole.path, None, whole).source(), warnings=whole.warnings)
 
 
 def row_values(row: dict[str, Any]) -> dict[str, Any]:

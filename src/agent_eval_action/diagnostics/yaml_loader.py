@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,9 @@ class _Builder:
         return built
 
 
-def _line(root: yaml.Node, json_path: JsonPath) -> int | None:
+def _line(root: yaml.Node | None, json_path: JsonPath) -> int | None:
     """The line of a value; for merged keys, the line in the mapping they come from."""
-    node: yaml.Node | None = root
-    for step in json_path:
-        node = _child(node, step)
+    node = reduce(_child, json_path, root)
     return None if node is None else node.start_mark.line + 1
 
 

@@ -82,7 +82,7 @@ def load_eval_file(
     ``columns``: what the columns of a table contain.
     """
     if is_table(path):
-        source = Table(path, workspace).source(EvalFileError)
+        source = Table(path, workspace).source()
     else:
         text = read_text(path, workspace=workspace, error=EvalFileError)
         is_json = path.suffix.lower() not in YAML_SUFFIXES
@@ -90,7 +90,7 @@ def load_eval_file(
             return LoadedEvalFile(plain, ADK.name)
         source = Source.parse(text, path=path, error=EvalFileError)
         if holds_rows(source.value) or (columns and isinstance(source.value, list)):
-            source = JsonRows.of_list(source, EvalFileError)
+            source = JsonRows.of_list(source)
     session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
     reading = Reading(source, _name(path, workspace), session, columns, workspace, warnings=list(source.warnings))
     chosen = _recognise(reading)

@@ -305,13 +305,6 @@ def _from_cell(value: Any) -> Any:
     return value
 
 
-def _text_of(value: JsonObject) -> str | None:
-    """The text in an object such as LangSmith's inputs and outputs; None if ambiguous."""
-    named = [value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)]
-    texts = [item for item in value.values() if isinstance(item, str)] if len(value) == 1 else named[:1]
-    return texts[0] if len(texts) == 1 else None
-
-
 def _session(value: Any) -> SessionInput | None:
     """Read Vertex AI's ``session_inputs`` (user and state), or a plain state. Raises WrongValue."""
     if value is None:
@@ -354,7 +347,8 @@ def _to_content(value: Any, role: str) -> Content:
             return _content(value, role)
         if "content" in value and ("role" in value or "type" in value):
             return next(_conversation([value]))[1]
-        text = _text_of(dict(value))
+        names = list(value) if len(value) == 1 else _TEXT_KEYS  # such as LangSmith's inputs and outputs
+        text = next((value[name] for name in names if isinstance(value.get(name), str)), None)
         if text is None:
             raise WrongValue("is an object, and which of its values is meant is not clear", value)
         value = text

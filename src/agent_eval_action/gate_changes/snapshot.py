@@ -194,7 +194,7 @@ class CommandContext:
     def named_files(self, here: Path, there: Path) -> tuple[str, ...]:
         """The selected files, with all their cases, as paths below ``there`` instead of ``here``."""
         cwd = Path.cwd()
-        paths = [str(parse_selector(text, exists=Path.exists).path) for text in self.selectors]
+        paths = [str(parse_selector(text).path) for text in self.selectors]
         kept = {path for path in paths if is_in_bucket(path) or may_be_set_id(path, cwd)}
         return tuple(
             path if path in kept else str(_relocate(Path(os.path.normpath(cwd / path)), here, there)) for path in paths

@@ -323,8 +323,7 @@ def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, ma
         eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
         return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
 
-    chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
-    return discover(settings, [(file.path, file.case_ids) for file in chosen], app_names, may_lack=may_lack)
+    return discover(settings, list(map(parse_selector, selectors)), app_names, may_lack=may_lack)
 
 
 def names_of(plan: Plan) -> KnownNames:

@@ -163,5 +163,5 @@ def test_a_folder_wins_over_an_id(project: Path) -> None:
     ],
 )
 def test_selectors_of_addresses_and_ids(text: str, path: str, ids: tuple[str, ...]) -> None:
-    selector = parse_selector(text, exists=Path.exists)
+    selector = parse_selector(text)
     assert (str(selector.path), selector.case_ids) == (path, ids)
