@@ -135,11 +135,10 @@ class Table:
 class JsonRows(Table):
     """The objects of a JSON list that was read with the whole file."""
 
-    whole: Source | None = field(default=None, repr=False)
+    whole: Source = field(repr=False)
 
     def rows(self) -> Iterator[Row]:
         """All objects of the list. Raises Unreadable at an entry that is not an object."""
-        assert self.whole is not None  # noqa: S101 - set by ``of_list``
         for index, value in enumerate(self.whole.value):
             line = self.whole.line((index,)) or 1
             if not isinstance(value, dict):

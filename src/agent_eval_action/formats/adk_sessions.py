@@ -38,7 +38,6 @@ from agent_eval_action.results.evalset import (
 
 _USER: Final = "adk_conformance_test_user"
 _RECORD: Final = "record it anew: adk conformance record"
-_SUFFIXES: Final = (".session", ".json")
 _SET_RESPONSE: Final = "set_model_response"
 _REQUESTS: Final = ("adk_request_confirmation", "adk_request_credential")
 
@@ -145,9 +144,7 @@ def _read(reading: Reading) -> EvalSet | None:
     if not turns:
         reading.error(("events",), "no event is the user's: there is nothing to send to the agent")
         return None
-    name = reading.name.rpartition("/")[2]
-    for suffix in _SUFFIXES:
-        name = name.removesuffix(suffix)
+    name = reading.name.rpartition("/")[2].removesuffix(".session").removesuffix(".json")
     case = EvalCase(eval_id=name, conversation=tuple(turn.model_copy(update={"invocation_id": ""}) for turn in turns))
     if reading.source.path.parent.name == FIXTURES:
         case = ReplayCase(eval_id=name, conversation=case.conversation, replay=_fixture(session, reading.value))
