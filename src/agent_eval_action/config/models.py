@@ -48,7 +48,7 @@ from agent_eval_action.config.types import (
 )
 from agent_eval_action.diagnostics.validation import invalid
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.results.base import Frozen, Given, StoreKind
+from agent_eval_action.results.base import Frozen, StoreKind, TracksFields
 
 if TYPE_CHECKING:  # importing the types of results would slow down `--help`
     from agent_eval_action.results.run_result import Goal
@@ -78,7 +78,7 @@ ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they are advisory unless configured to block."""
 
 
-class CriterionPolicy(Given):
+class CriterionPolicy(TracksFields):
     """The rules of one criterion.
 
     ``mode``: *advisory* findings are shown and never block; *off* is not judged at all.

@@ -38,7 +38,7 @@ class Frozen(BaseModel):
         return copied
 
 
-class Given(Frozen):
+class TracksFields(Frozen):
     """A value with pydantic's ``model_fields_set``, which ``Frozen`` drops."""
 
     __pydantic_fields_set__ = vars(BaseModel)["__pydantic_fields_set__"]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from agent_eval_action.results.base import CaseKey, Frozen, Given, OfCase, StoreKind, json_digest, text_digest
+from agent_eval_action.results.base import CaseKey, Frozen, OfCase, StoreKind, TracksFields, json_digest, text_digest
 from agent_eval_action.results.decision import CallBrief, MainCase, MainRun
 from agent_eval_action.results.run_result import Goal, RunResult
 
@@ -240,7 +240,7 @@ class OmittedPair(OfCase):
     why: Literal["regressed", "unmeasured"]
 
 
-class Record(Given):
+class Record(TracksFields):
     """The record of one run of main: a file of the branch store, or baseline.json, which calls the cases ``records``.
 
     ``committed_at``: the time of the commit in seconds since 1970. ``whole``: the run covered the whole suite.

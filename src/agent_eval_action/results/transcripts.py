@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Final, Literal, Self
+from typing import IO, Any, BinaryIO, Final, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, from_json
@@ -28,6 +28,8 @@ from agent_eval_action.results.run_result import Attempt, AttemptKey
 ATTEMPTS = "attempts.jsonl"
 _LINE_LIMIT = 512 * 1024 * 1024
 _BUFFER = 256 * 1024
+
+_Model = TypeVar("_Model", bound=Frozen)
 
 _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # A line begins with these fields, as TranscriptWriter writes them.
@@ -88,13 +90,19 @@ def key_of_line(line: bytes) -> AttemptKey | None:
 
 def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
     """Parse the line with this number. Raises ResultsError, which names file and line."""
-    with contextlib.suppress(ValidationError):
-        return Attempt.model_validate_json(line)
-    try:  # pydantic's parser refuses lone surrogates, and words its messages differently
-        return Attempt.model_validate(json.loads(line))
+    try:
+        return _parse(Attempt, line)
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise ResultsError(f"{path}:{number}: not an attempt of this version: {reason}") from error
+
+
+def _parse(model: type[_Model], line: bytes) -> _Model:
+    with contextlib.suppress(ValidationError):
+        return model.model_validate_json(line)
+    return model.model_validate(
+        json.loads(line)
+    )  # pydantic's parser refuses lone surrogates, and words errors otherwise
 
 
 BLOBS = "blobs"
@@ -254,10 +262,7 @@ class Recordings:
         if (offset := self.offsets.get(key)) is None:
             return ()
         try:
-            line = line_at(file, offset)
-            with contextlib.suppress(ValidationError):
-                return _Turns.model_validate_json(line).turns
-            return _Turns.model_validate(json.loads(line)).turns  # lone surrogates, which pydantic's parser refuses
+            return _parse(_Turns, line_at(file, offset)).turns
         except (OSError, ValueError, RecursionError):
             return ()
 

@@ -39,26 +39,22 @@ _ENDINGS: Final = {
 
 @dataclass
 class StopRequest:
-    """Whether a run should end early, and why. ``request`` may be called from a signal handler of the event loop."""
+    """Whether a run should end early, and why. ``request`` may be called from a signal handler of the event loop.
+
+    The first request sets ``requested`` and ``status``; every interrupt sets ``interrupted``, even a later one.
+    """
 
     status: RunStatus = RunStatus.COMPLETE
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
-    _event: asyncio.Event = field(default_factory=asyncio.Event)
+    requested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def request(self, status: RunStatus) -> None:
-        """End the run; the first status counts. Every interrupt sets ``interrupted``, even a later one."""
+        """End the run."""
         if status is RunStatus.INTERRUPTED:
             self.interrupted.set()
-        if not self._event.is_set():
+        if not self.requested.is_set():
             self.status = status
-            self._event.set()
-
-    async def wait(self) -> None:
-        await self._event.wait()
-
-    @property
-    def requested(self) -> bool:
-        return self._event.is_set()
+            self.requested.set()
 
 
 class NextStep(Protocol):
@@ -125,7 +121,7 @@ class Orchestrator:
 
     async def _run_until_stopped(self) -> None:
         steps = asyncio.create_task(self._run_steps())
-        stopped = asyncio.create_task(self.stop.wait())
+        stopped = asyncio.create_task(self.stop.requested.wait())
         stalled = asyncio.create_task(self._wait_for_stall())
         try:
             await asyncio.wait((steps, stopped, stalled), timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
@@ -146,10 +142,10 @@ class Orchestrator:
 
     def _end_early(self, stalled: str) -> None:
         """End at a limit. A cut first pass leaves cases unmeasured; cut re-runs leave doubts, which the gate weighs."""
-        if not self.stop.requested and self._first_pass_done:
+        if not self.stop.requested.is_set() and self._first_pass_done:
             self._cut_short = stalled or f"max_time of {self.max_time:g} s was reached"
             self._warn(f"stopping: {self._cut_short}; the verdict stands on what there is")
-        elif not self.stop.requested and stalled:
+        elif not self.stop.requested.is_set() and stalled:
             self._stop_at_limit(stalled)
         else:
             self.stop.request(RunStatus.TIMED_OUT)
@@ -169,11 +165,11 @@ class Orchestrator:
                 why = "the base commit's agent runs everything, as the baseline"
                 tasks.create_task(self._run_base(every_case, why))
         exhausted = meter.exhausted_reason()
-        if self.first_pass and self.base_passes and exhausted and not self.stop.requested:
+        if self.first_pass and self.base_passes and exhausted and not self.stop.requested.is_set():
             self._stop_at_limit(f"{exhausted} while the base commit's agent ran as the baseline")
         self._first_pass_done = True
         control = self.base_agents is not None and not self.base_passes
-        while self.next_step is not None and not self.stop.requested and not self._cut_short:
+        while self.next_step is not None and not self.stop.requested.is_set() and not self._cut_short:
             step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # slow for large suites
             if isinstance(step, Stop):
                 self._cut_short = step.reason if step.limited else ""
@@ -289,7 +285,7 @@ class Orchestrator:
 
     async def _record_missing_control(self) -> None:
         """After an early end, record that a control was possible: without it the run neither fails nor passes."""
-        if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
+        if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested.is_set()):
             return
         opened = await self.base_agents.opened()
         if opened.missing:
