@@ -33,8 +33,8 @@ from agent_eval_action.results.run_result import (
     Usage,
 )
 from agent_eval_action.run.collector import ResultCollector
+from agent_eval_action.run.orchestrator import RunGate
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
-from agent_eval_action.run.run_gate import RunGate
 from agent_eval_action.run.shards import JoinedShards, ShardPart, ShardResult, join_shards, wave_of
 
 COMMIT = "c" * 40

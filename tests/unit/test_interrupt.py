@@ -14,8 +14,7 @@ from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import Conditions, RunResult, RunStatus
-from agent_eval_action.run.orchestrator import StopRequest
-from agent_eval_action.run.run_gate import RunGate
+from agent_eval_action.run.orchestrator import RunGate, StopRequest
 from support import virtual_time
 
 AT = 7.0

@@ -69,9 +69,8 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
 from agent_eval_action.run.loader import Loader, discover_eval_files, names_of
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
+from agent_eval_action.run.orchestrator import Orchestrator, RunGate, StopRequest
 from agent_eval_action.run.plan import NOT_MEASURED, Plan, mark_unmeasured
-from agent_eval_action.run.run_gate import RunGate
 from agent_eval_action.run.shards import (
     CaseSeconds,
     JoinedShards,

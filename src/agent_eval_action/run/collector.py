@@ -63,11 +63,12 @@ class SharedScores:
             else self._first((turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)), turn)
             for turn in score.turns
         )
-        shared = score.model_copy(update={"turns": turns})
         if score.rubrics or score.details:
-            return shared
+            return score.model_copy(update={"turns": turns})
         values = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
-        return self._first((*values, *map(id, turns)), shared)
+        key = (*values, *map(id, turns))
+        known: CriterionScore | None = self._known.get(key)
+        return known or self._first(key, score.model_copy(update={"turns": turns}))
 
     def _first(self, key: tuple[object, ...], score: _Score) -> _Score:
         known = self._known

@@ -40,8 +40,8 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run.base_agents import unavailable_fields
 from agent_eval_action.run.collector import ResultCollector
+from agent_eval_action.run.orchestrator import RunGate
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.run_gate import RunGate
 
 _STATUS: Final[Mapping[RunStatus, str]] = {
     RunStatus.TIMED_OUT: "time ran out",
