@@ -95,10 +95,12 @@ def choose_interpreter(
             rejected.append(f"{place.relative(venv)} was passed over: {fault.reason}")
     lock = find_lock(place.folder, place.workspace)
     if lock is None:
-        needed = "" if spec.function else " with google-adk"
+        missing, venv_hint = "no Python environment with google-adk for the agent", "a .venv with google-adk"
+        if spec.function:
+            missing, venv_hint = "no Python environment for the agent", "a .venv"
         raise AgentEnvironmentError(
-            "; ".join([f"no Python environment{needed} for the agent {place.relative(place.folder)}", *rejected]),
-            hint=f"set `python:` of the agent, make a .venv{needed} beside it, "
+            "; ".join([f"{missing} {place.relative(place.folder)}", *rejected]),
+            hint=f"set `python:` of the agent, make {venv_hint} beside it, "
             "or add uv.lock, pyproject.toml or requirements.txt",
         )
     environment = _built(spec, place, lock, given_up or threading.Event())
