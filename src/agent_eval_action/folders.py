@@ -124,19 +124,6 @@ class OutputFolder:
         self.remove(name)
         return open(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")  # noqa: PTH123 - as above
 
-    def add(self, name: str, data: bytes) -> bool:
-        """Write a file unless its name is taken; return whether it was written."""
-        try:
-            with open(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:  # noqa: PTH123 - as above
-                file.write(data)
-        except FileExistsError:
-            return False
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.remove(name)  # leave no partial file
-            raise
-        return True
-
     @contextlib.contextmanager
     def replacing(self, name: str, *, sync: bool = True) -> Iterator[BinaryIO]:
         """Open a draft that replaces ``name`` if the block succeeds, and is removed if it fails.

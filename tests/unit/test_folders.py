@@ -33,7 +33,6 @@ def read_from(file: BinaryIO) -> bytes:
 OPERATIONS: dict[str, Callable[[OutputFolder], object]] = {
     "append": lambda out: write_to(out.append(NAME)),
     "create": lambda out: write_to(out.create(NAME)),
-    "add": lambda out: out.add(NAME, b"ours"),
     "replace": lambda out: out.replace(NAME, [b"ours"]),
     "remove": lambda out: out.remove(NAME),
     "read": lambda out: read_from(out.read(NAME)),
@@ -69,7 +68,7 @@ def test_what_lies_behind_a_link_is_neither_read_nor_changed(workspace, tmp_path
     plant(workspace, way, tmp_path / "outside")
     before = everything(tmp_path / "outside")
     out = OutputFolder.at(workspace / OUT, workspace)
-    if way == WAY[-1] and operation in {"create", "replace", "remove", "rename", "make", "add"}:
+    if way == WAY[-1] and operation in {"create", "replace", "remove", "rename", "make"}:
         OPERATIONS[operation](out)  # the link itself gives way, or stays
     else:
         with pytest.raises(OSError, match=f"{workspace / way} is a symbolic link"):
@@ -86,7 +85,7 @@ def test_a_link_of_a_files_name_gives_way(workspace, tmp_path, operation):
     assert out.holds(NAME) is (operation != "remove")
 
 
-@pytest.mark.parametrize("operation", ["append", "create", "add", "replace", "read"])
+@pytest.mark.parametrize("operation", ["append", "create", "replace", "read"])
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_not_waited_for(workspace, operation, make):
     (workspace / OUT / "logs").mkdir(parents=True)
@@ -95,8 +94,6 @@ def test_what_is_no_file_is_not_waited_for(workspace, operation, make):
     if operation in {"create", "replace"} and make is os.mkfifo:
         OPERATIONS[operation](out)
         assert (workspace / OUT / NAME).is_file()
-    elif operation == "add":
-        assert OPERATIONS[operation](out) is False
     else:
         with pytest.raises(OSError, match=r"agent\.log|directory|file|address"):
             OPERATIONS[operation](out)
@@ -147,10 +144,10 @@ def test_another_name_of_the_workspace_opens_no_way_out(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "logs/../../x", "a//b", "logs/", "a\0b"])
-@pytest.mark.parametrize("operation", ["append", "create", "read", "remove", "replace", "add"])
+@pytest.mark.parametrize("operation", ["append", "create", "read", "remove", "replace"])
 def test_a_name_that_leads_elsewhere_is_refused(workspace, name, operation):
     out = OutputFolder.at(workspace / OUT, workspace)
-    arguments = {"replace": ([b"x"],), "add": (b"x",)}.get(operation, ())
+    arguments = {"replace": ([b"x"],)}.get(operation, ())
     with pytest.raises(OSError, match="not the name of a file"):
         getattr(out, operation)(name, *arguments)
     assert [path.name for path in workspace.rglob("*") if path.is_file()] == []
@@ -195,7 +192,7 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(workspace):
         with pytest.raises(OSError, match="too large"):
             out.replace("x.json", [b"x" * 400] * 10)
         with pytest.raises(OSError, match="too large"):
-            out.add("y.json", b"x" * 4000)
+            out.replace("y.json", [b"x" * 4000])
     assert [(path.name, path.read_bytes()) for path in (workspace / OUT).iterdir()] == [("x.json", b"old")]
 
 
@@ -216,7 +213,7 @@ def test_private_folders_are_nobody_elses(workspace):
     assert modes == {".agent-eval": 0o700, "cache": 0o700, "ab": 0o700, "x": 0o600}
 
 
-@pytest.mark.parametrize("operation", ["append", "create", "add", "replace", "make"])
+@pytest.mark.parametrize("operation", ["append", "create", "replace", "make"])
 def test_a_part_of_a_folder_that_does_not_exist_yet_is_made_with_it(operation, tmp_path):
     """Outside the workspace, where the user names a folder that no run has made before."""
     part = OutputFolder.at(tmp_path / "new" / "cache") / "answers"

@@ -154,7 +154,6 @@ class _Scope:
     skipped: tuple[str, ...]
     session: HistorySession
     base: BaseCommit | BaseUnavailable
-    has_history: bool
     main_commit: str
     part: ShardPart | None = None
     joined: JoinedShards | None = None
@@ -412,7 +411,6 @@ class Evaluation:
             skipped=affected.skipped,
             session=session,
             base=find_base(settings, checkout.control(known), environ, event.clone_hint.format(2)),
-            has_history=history.pooled is not None,
             main_commit=newest or "",
         )
 
@@ -461,7 +459,7 @@ class Evaluation:
 
         def import_slow_modules() -> None:  # needed later; loaded while the agents start
             warm_up()
-            if scope.has_history:
+            if scope.session.found.records:
                 stats.warm_up()
             context.while_agents_start()
 

@@ -207,7 +207,8 @@ def replace_committed(path: Path, text: str, workspace: Path | None) -> None:
 def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> None:
     """Give ``.agent-eval`` a .gitignore that admits only the baseline and accept.yaml; never replaces one."""
     extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
-    folder.add(".gitignore", (_IGNORE + extra).encode())
+    if ".gitignore" not in dict(folder.entries()):
+        folder.replace(".gitignore", [(_IGNORE + extra).encode()], sync=False)
 
 
 def _unreadable_hint(path: Path, bound: Path | None) -> str:

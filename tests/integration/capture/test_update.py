@@ -147,6 +147,15 @@ def test_what_could_not_be_compared_is_not_taken_for_what_cases_expect(repositor
     assert repository.accepted() == []
 
 
+def test_a_case_that_its_file_no_longer_has_is_not_taken_for_one_that_needs_no_update(repository: Repository) -> None:
+    value = json.loads(repository.text)
+    value["eval_cases"] = [case for case in value["eval_cases"] if case["eval_id"] != "roll"]
+    repository.write("s.evalset.json", json.dumps(value))
+    done = repository("update", "--case", "roll")
+    assert done.returncode == 3, done.stderr
+    assert "1 case of that run is in no eval file now" in done.stderr
+
+
 def test_without_a_terminal_nothing_is_written_but_with_yes(repository: Repository) -> None:
     done = repository("update")
     assert done.returncode == 2
