@@ -75,7 +75,6 @@ class Status(enum.StrEnum):
 class SuspectTest:
     """One suspect. ``p`` is adjusted over the criterion's suspects; ``fresh`` are the re-runs its test counts."""
 
-    pair: Pair
     fresh: tuple[float, ...]
     p: float
     status: Status
@@ -360,7 +359,7 @@ class CriterionEvidence:
         unseen = 0 if self.rules.adaptive else len(self.pairs) - len(own)
         adjusted = holm([*own, *[1.0] * unseen])[: len(own)]
         return {
-            pair.key: SuspectTest(pair, self.fresh(pair)[: self.runs(pair)], p, self._status(pair, p))
+            pair.key: SuspectTest(self.fresh(pair)[: self.runs(pair)], p, self._status(pair, p))
             for pair, p in zip(self.suspects, adjusted, strict=True)
         }
 

@@ -337,7 +337,7 @@ def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], resul
         yield from _restart_notes(comparison.history)
     yield from _removal_notes(comparison.removed)
     yield from _incomparable_notes(comparison.pairs)
-    yield from _criterion_notes(criteria)
+    yield from _criterion_notes(comparison.pairs, criteria)
     if (base := result.base) is not None:
         unavailable = [(RUN, base.unavailable)] if base.unavailable else []
         unavailable += [(Subject(agent=agent), why) for agent, why in sorted(base.unavailable_agents.items())]
@@ -437,11 +437,11 @@ def _incomparable_notes(pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.CHANGE_ACCEPTED, **why_data(why), pairs=len(found), named=named)
 
 
-def _criterion_notes(criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+def _criterion_notes(pairs: Iterable[Pair], criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
     """Moved thresholds, criteria that apply to no case, and suspects that were cleared."""
     moved = Counter(
         (pair.criterion, pair.old_threshold, pair.threshold)
-        for pair in pairs_of(criteria)
+        for pair in pairs
         if pair.change is not None and pair.old_threshold != pair.threshold
     )
     for (name, old, new), cases in sorted(moved.items(), key=str):

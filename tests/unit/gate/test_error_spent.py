@@ -29,7 +29,7 @@ def statuses(*suspects):
     rest = [Pair(n, "quality", history(10, 10), (1.0,)) for n in range(10, 28)]
     noisy = Pair(28, "quality", history(8, 10), (1.0,))
     (one,) = assess(GateState((*suspects, *rest, noisy)), RULES).values()
-    return {test.pair.key: test.status for test in one.tests.values()}
+    return {key: test.status for key, test in one.tests.items()}
 
 
 def test_what_confirms_one_suspect_does_not_confirm_one_of_two():

@@ -42,7 +42,7 @@ def blocked(state, rules):
 
 def status(state, rules=RULES):
     (one,) = assess(state, rules).values()
-    return {test.pair.key: test.status for test in one.tests.values()}
+    return {key: test.status for key, test in one.tests.items()}
 
 
 def test_what_got_worse_in_the_first_pass_is_run_again_and_nothing_else():
@@ -407,9 +407,7 @@ def test_a_failure_more_in_turn_with_the_control_never_unblocks(rows, interleave
 
 
 def status_of_all(state, rules):
-    return [
-        [(test.pair.key, test.status, test.p) for test in one.tests.values()] for one in assess(state, rules).values()
-    ]
+    return [[(key, test.status, test.p) for key, test in one.tests.items()] for one in assess(state, rules).values()]
 
 
 @MANY
