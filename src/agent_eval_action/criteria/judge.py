@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -275,17 +275,21 @@ class Judge:
         return next((answer for answer in answers if isinstance(answer, LlmError)), answers)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Poll:
-    """The answers for one key, by sample; the majority decides, and a tie is a no."""
+    """The answers for one key, by sample; the majority decides, and a tie is a no.
+
+    Everything below ``needed`` is for when the last answer is there.
+    """
 
     samples: int
     answers: dict[int, VerdictAnswer | LlmError] = field(default_factory=dict)
 
     @property
     def votes(self) -> Votes:
-        yes = sum(answer.yes for answer in self._cast)
-        return Votes(yes=yes, no=len(self._cast) - yes, left_out=len(self.answers) - len(self._cast))
+        verdicts = [answer.yes for answer in self.answers.values() if isinstance(answer, VerdictAnswer)]
+        yes = sum(verdicts)
+        return Votes(yes=yes, no=len(verdicts) - yes, left_out=len(self.answers) - len(verdicts))
 
     @property
     def needed(self) -> int:
@@ -297,7 +301,7 @@ class Poll:
         for_no = (votes.yes + left - votes.no + 1) // 2
         return min(left, max(0, min(for_yes, for_no)))
 
-    @property
+    @cached_property
     def verdict(self) -> bool | None:
         """None if it is not certain, or if there is no vote."""
         return None if self.needed else self.votes.verdict
@@ -310,10 +314,11 @@ class Poll:
     @property
     def cast(self) -> tuple[CastVote, ...]:
         """Each vote, in the order of the requests; none if there is only one or all say yes."""
-        if self.verdict is None or len(self._cast) == 1 or not self.votes.no:
+        cast = self._cast
+        if self.verdict is None or len(cast) == 1 or all(answer.yes for answer in cast):
             return ()
-        words = ((answer.yes, excerpt(answer.rationale.strip(), _VOTE_WORDS)) for answer in self._cast)
-        return tuple(CastVote(yes=yes, rationale=rationale) for yes, rationale in words)
+        words = (excerpt(answer.rationale.strip(), _VOTE_WORDS) for answer in cast)
+        return tuple(CastVote(yes=answer.yes, rationale=why) for answer, why in zip(cast, words, strict=True))
 
     @property
     def undecided(self) -> str:
@@ -328,7 +333,7 @@ class Poll:
         agreeing = self.votes.yes if self.verdict else self.votes.no
         return f"{word} {agreeing} of {len(self._cast)}: {excerpt(self.rationale, 200) or 'no reason given'}"
 
-    @property
+    @cached_property
     def _cast(self) -> list[VerdictAnswer]:
         return [answer for _, answer in sorted(self.answers.items()) if isinstance(answer, VerdictAnswer)]
 
