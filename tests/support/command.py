@@ -204,7 +204,7 @@ class _ForkServers:
 
     def share(self) -> None:
         """Have the run of this process, a fork, use them where its agent is of an environment that stays, and is us."""
-        module = importlib.import_module("agent_eval_action.processes.fork_server")
+        module = importlib.import_module("agent_eval_action.processes.process")
         sockets, order = self._sockets, self._order
 
         class Client(module.ForkServerClient):  # type: ignore[name-defined, misc] # known when this runs

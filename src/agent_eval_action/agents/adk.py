@@ -29,8 +29,7 @@ from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError
 from agent_eval_action.folders import relative
 from agent_eval_action.llm.credentials import dotenv_of_agent
 from agent_eval_action.processes.agent_service import program_log
-from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
-from agent_eval_action.processes.process import StartedProcess
+from agent_eval_action.processes.process import ForkServers, ProcessStarter, StartedProcess
 from agent_eval_action.processes.protocol import to_invocation
 from agent_eval_action.processes.worker import WorkerClient, WorkerPool, available_cores
 from agent_eval_action.results.evalset import Content, FunctionCall

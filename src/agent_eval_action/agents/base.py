@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.runtime import Log
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, PastEvent, Replay
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.baseline.stores import FOLDER, keep_out_of_git
 from agent_eval_action.config.models import AgentSettings, CriterionPolicy, Policy, Settings
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.events import Event
 from agent_eval_action.run.loader import Loader, discover_eval_files

@@ -38,8 +38,7 @@ from agent_eval_action.gate_changes.snapshot import CommandContext
 from agent_eval_action.git.base_commit import commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.processes.fork_server import ForkServers
-from agent_eval_action.processes.process import kill_children
+from agent_eval_action.processes.process import ForkServers, kill_children
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.redaction import Redaction

@@ -21,7 +21,7 @@ from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 from agent_eval_action.results.base import CaseKey
 from agent_eval_action.results.evalset import (
     Content,

@@ -228,7 +228,7 @@ def run(  # noqa: PLR0917 - typer makes an option of each
 def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quiet: bool, as_json: bool) -> int:
     from agent_eval_action.agents.adk import prestart
     from agent_eval_action.config.loader import resolve
-    from agent_eval_action.processes.fork_server import ForkServers
+    from agent_eval_action.processes.process import ForkServers
 
     resolved, job = resolve(flags=flags, environ=os.environ, cwd=Path.cwd()), detect(os.environ).job(os.environ)
     settings = resolved.settings

@@ -25,7 +25,7 @@ from uv import find_uv_bin
 from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.runner import WORKSPACE
+from agent_eval_action.sandbox import WORKSPACE
 from agent_eval_action.sandbox.sandboxes import Sandbox, make_container_environments, popen_options
 from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, SANDBOX_UIDS, SandboxUser, kill_processes_of
 

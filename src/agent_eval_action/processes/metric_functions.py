@@ -15,8 +15,7 @@ from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name
-from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
-from agent_eval_action.processes.process import OutputLog
+from agent_eval_action.processes.process import ForkServers, OutputLog, ProcessStarter
 from agent_eval_action.processes.worker import WorkerClient, WorkerPool
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.run_result import AttemptError, ErrorKind

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.fork_server import ProcessStarter
 from agent_eval_action.processes.process import (
     OutputLog,
     OutputReader,
+    ProcessStarter,
     StartedProcess,
     exit_description,
     kill_tree,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from agent_eval_action.sandbox.runner import MOUNTED, ON_A_RUNNER, TEMPORARY, WORKSPACE
+from agent_eval_action.sandbox import MOUNTED, ON_A_RUNNER, TEMPORARY, WORKSPACE
 from agent_eval_action.sandbox.step_guard import StepGuard
 from agent_eval_action.sandbox.users import (
     ISOLATION_VARIABLE,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent_eval_action.folders import OutputFolder, open_file, real_path
-from agent_eval_action.sandbox.runner import EVENT, MOUNTED_FOLDERS, NEVER_WRITTEN, TEMPORARY, WORKSPACE, WRITTEN
+from agent_eval_action.sandbox import EVENT, MOUNTED_FOLDERS, NEVER_WRITTEN, TEMPORARY, WORKSPACE, WRITTEN
 from agent_eval_action.sandbox.tree import TreeCopy
 from agent_eval_action.sandbox.users import (
     ISOLATION_VARIABLE,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.sandbox.runner import NEVER_WRITTEN, OUTPUT, TEMPORARY, WRITTEN
+from agent_eval_action.sandbox import NEVER_WRITTEN, OUTPUT, TEMPORARY, WRITTEN
 
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PRECOMPILED: Final = "__pycache__"

@@ -14,7 +14,7 @@ from typing import Final
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.runner import CREDENTIAL_FILES
+from agent_eval_action.sandbox import CREDENTIAL_FILES
 
 LEFT_OUT: Final = frozenset(
     {".git", ".agent-eval", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}

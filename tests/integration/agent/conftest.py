@@ -21,7 +21,7 @@ from agent_eval_action.environments.runtime import (
     Launch,
 )
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 from agent_eval_action.results.evalset import Content, Part
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 

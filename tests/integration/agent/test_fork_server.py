@@ -18,8 +18,15 @@ import pytest
 from agent_eval_action.agents.adk import WorkerAgent
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.fork_server import CannotForkError, ForkServers, ProcessStarter
-from agent_eval_action.processes.process import ForkedProcess, StartedProcess, kill_tree, start_process
+from agent_eval_action.processes.process import (
+    CannotForkError,
+    ForkedProcess,
+    ForkServers,
+    ProcessStarter,
+    StartedProcess,
+    kill_tree,
+    start_process,
+)
 from support.command import agent_eval
 
 ANSWERS_FOR_ANOTHER = """#!{python}
@@ -83,7 +90,7 @@ async def test_a_server_that_is_killed_is_done_without(drive, children) -> None:
 
 @pytest.mark.exhaustive
 async def test_a_server_that_is_stopped_is_done_without(drive, monkeypatch) -> None:
-    monkeypatch.setattr("agent_eval_action.processes.fork_server._FORK_S", 0.1)
+    monkeypatch.setattr("agent_eval_action.processes.process._FORK_S", 0.1)
     async with drive("wild", servers=ForkServers()) as agent:
         os.kill((await who(agent))["parent"], signal.SIGSTOP)
         assert (await who(agent, alone=True))["parent"] == os.getpid()
@@ -205,7 +212,7 @@ from pathlib import Path
 sys.path[:0] = {sys.path!r}
 from agent_eval_action.environments.runtime import *
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 path = Path({str(launch.spec.path)!r})
 spec = AgentRuntimeSpec("agent", path, path, OutputFolder.at(path), OutputFolder.at(path))
 launch = Launch(spec, AgentFolder(path, path), AgentEnvironment(Path({str(adk213_python)!r}), ""))

@@ -21,7 +21,7 @@ from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.router import LlmStack
-from agent_eval_action.processes.fork_server import ForkServers
+from agent_eval_action.processes.process import ForkServers
 from agent_eval_action.results.run_result import Attempt, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
