@@ -70,7 +70,8 @@ def to_invocation(frame: Frame, sent: Content, invocation_id: str) -> Invocation
 
 
 def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
-    events = _without_partials([(event, _content(event)) for event in frame["events"]])
+    contents = [None if event.get("c") is None else Content.model_validate(event["c"]) for event in frame["events"]]
+    events = _without_partials(list(zip(frame["events"], contents, strict=True)))
     final, final_content = _final(events)
     user = [content for event, content in events if _is_user(event) and content is not None]
     total, model, tool = frame["seconds"]
@@ -86,43 +87,20 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         intermediate_data=InvocationEvents(invocation_events=tuple(filter(None, recorded))),
         app_details=AppDetails(
             agent_details={
-                name: AgentDetails(
-                    name=name, instructions=str(detail["instructions"]), tool_declarations=tuple(detail["tools"])
-                )
-                for name, detail in frame["details"].items()
-                if name in authors
+                name: AgentDetails(name=name, **detail) for name, detail in frame["details"].items() if name in authors
             }
         ),
         creation_timestamp=float(frame["started_at"]),
         duration=round(total, 6),
         model_duration=round(model, 6),
         tool_duration=round(tool, 6),
-        spans=tuple(map(_span, frame.get("spans", ()))),
-        inner_events=tuple(
-            InnerEvent(author=str(event["a"] or "agent"), content=_content(event), within=event["w"])
-            for event in frame.get("inner", ())
-        ),
+        spans=tuple(map(Span.model_validate, frame.get("spans", ()))),
+        inner_events=tuple(map(InnerEvent.model_validate, frame.get("inner", ()))),
         raw_events=tuple(frame["raw_events"]) if "raw_events" in frame else None,
     )
     if not turn.tool_calls() and (why := frame.get("unseen")):
         turn = turn.model_copy(update={"unseen": str(why)})
     return with_trace(turn, trace) if (trace := frame.get("trace")) else turn
-
-
-def _content(event: dict[str, Any]) -> Content | None:
-    return None if event.get("c") is None else Content.model_validate(event["c"])
-
-
-def _span(values: Sequence[Any]) -> Span:
-    kind, name, start, seconds, input_tokens, output_tokens = values
-    return Span(
-        kind=kind,
-        name=str(name),
-        start=round(start, 4),
-        seconds=round(seconds, 4),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-    )
 
 
 def _is_user(event: dict[str, Any]) -> bool:

@@ -24,16 +24,17 @@ LONGEST_DELAY_S = 30.0
 
 
 class TurnSpan(NamedTuple):
-    """A model call, a tool call or a wait for a model's rate limit; times are monotonic seconds.
+    """A model call, a tool call or a wait for a model's rate limit. ``start``: in monotonic seconds.
 
-    ``tokens`` are those of input and output, None if the model did not report them.
+    Tokens are None if the model did not report them.
     """
 
     kind: str
     name: str
     start: float
-    end: float
-    tokens: tuple[int | None, int | None] = (None, None)
+    seconds: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 def union_seconds(intervals: list[tuple[float, float]]) -> float:
@@ -75,8 +76,8 @@ class Turn:
             yield
         finally:
             self.waiting -= 1
-            if (end := time.monotonic()) - start >= SHORTEST_WAIT_S:
-                self.spans.append(TurnSpan("wait", "", start, end))
+            if (waited := time.monotonic() - start) >= SHORTEST_WAIT_S:
+                self.spans.append(TurnSpan("wait", "", start, waited))
 
     @property
     def idle(self) -> bool:
@@ -92,14 +93,15 @@ class Turn:
 
     def durations(self) -> tuple[float, float]:
         """Return the seconds (model, tool); a tool's time excludes the model calls made inside it."""
-        model, tool = ([(s.start, s.end) for s in self.spans if s.kind == kind] for kind in ("model", "tool"))
+        model = [(span.start, span.start + span.seconds) for span in self.spans if span.kind == "model"]
+        tool = [(span.start, span.start + span.seconds) for span in self.spans if span.kind == "tool"]
         in_models = union_seconds(model)
         return in_models, union_seconds(model + tool) - in_models
 
-    def timeline(self) -> list[list[Any]]:
-        """Return the spans for the frame: kind, name, start in the turn and duration in seconds, tokens in and out."""
+    def timeline(self) -> list[dict[str, Any]]:
+        """Return the spans for the frame, with their starts in the turn and their durations in seconds."""
         return [
-            [span.kind, span.name, span.start - self.started, span.end - span.start, *span.tokens]
+            span._replace(start=round(span.start - self.started, 4), seconds=round(span.seconds, 4))._asdict()
             for span in self.spans[:MAX_SPANS]
         ]
 
@@ -130,7 +132,7 @@ class Turn:
         """Return the call's start. Concurrent calls of one agent may be paired crosswise: the union is the same."""
         start = starts.pop() if (starts := self.open_model.get(agent)) else None
         if start is not None:
-            self.spans.append(TurnSpan("model", agent, start.time, time.monotonic(), tokens))
+            self.spans.append(TurnSpan("model", agent, start.time, time.monotonic() - start.time, *tokens))
         return start
 
     def tool_called(self, context: Any, name: str) -> None:
@@ -139,13 +141,13 @@ class Turn:
     def inner_event(self, event: Any, within: str | None) -> None:
         """Record an event of an agent that was called as a tool, in the call ``within``."""
         if event.content is not None and not event.partial and self.inner_bytes <= MAX_INNER_BYTES:
-            fields = encode({"a": event.author, "w": within})[:-1]
-            self.inner.append(fields + b', "c": ' + encode_model(event.content) + b"}")
+            fields = encode({"author": event.author or "agent", "within": within})[:-1]
+            self.inner.append(fields + b', "content": ' + encode_model(event.content) + b"}")
             self.inner_bytes += len(self.inner[-1])
 
     def tool_ended(self, context: Any) -> None:
         if opened := self.open_tool.pop(id(context), None):
-            self.spans.append(TurnSpan("tool", opened[1], opened[0], time.monotonic()))
+            self.spans.append(TurnSpan("tool", opened[1], opened[0], time.monotonic() - opened[0]))
 
 
 class Conversation(ABC):
@@ -194,7 +196,7 @@ def details_of(request: Any) -> dict[str, Any]:
         else {"name": getattr(tool, "__name__", type(tool).__name__)}
         for tool in getattr(config, "tools", None) or []
     ]
-    return {"instructions": _text(getattr(config, "system_instruction", None)), "tools": tools}
+    return {"instructions": _text(getattr(config, "system_instruction", None)), "tool_declarations": tools}
 
 
 def _text(instruction: Any) -> str:

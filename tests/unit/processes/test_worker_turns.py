@@ -84,7 +84,8 @@ def test_nothing_said_is_an_empty_response() -> None:
 
 
 def test_details_of_agents_that_said_something() -> None:
-    details = {name: {"instructions": "Do.", "tools": [{"function_declarations": []}]} for name in ("agent", "silent")}
+    detail = {"instructions": "Do.", "tool_declarations": [{"function_declarations": []}]}
+    details = dict.fromkeys(("agent", "silent"), detail)
     made = turn(event({"text": "x"}, f=True), details=details)
     assert made.app_details is not None
     assert list(made.app_details.agent_details) == ["agent"]
