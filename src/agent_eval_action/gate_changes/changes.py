@@ -282,14 +282,20 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
     sets = []
     for planned in plan.sets:
         then = partners[planned.agent, planned.key]
-        if then is not None:
-            cases = (item.case for item in planned.cases)
-            problems += unscorable_cases(cases, then.criteria, workspace / planned.path)
-            sets.append(_as_on_base(planned, then))
-        elif policy.new_cases == "block":  # new cases must meet thresholds whichever file holds them
-            sets.append(planned)
-        else:
-            sets.append(replace(planned, infos=_mark_added(planned.infos)))
+        if then is None:
+            # new cases must meet thresholds whichever file holds them
+            added = planned if policy.new_cases == "block" else replace(planned, infos=_mark_added(planned.infos))
+            sets.append(added)
+            continue
+        problems += unscorable_cases((item.case for item in planned.cases), then.criteria, workspace / planned.path)
+        known, cases = {info.name for info in then.infos}, planned.cases
+        if planned.simulator != then.simulator:
+            cases = tuple(replace(item, digest=planned_digest(item.case, then.simulator)) for item in cases)
+        both = zip(planned.criteria, planned.infos, strict=True)
+        new = [(criterion, info) for criterion, info in both if info.name not in known]
+        criteria = (*then.criteria, *(criterion for criterion, _ in new))
+        infos = (*then.infos, *_mark_added(info for _, info in new))
+        sets.append(replace(planned, cases=cases, criteria=criteria, infos=infos, simulator=then.simulator))
     if problems:
         text = f"the eval files do not fit the criteria of the base commit {base.source.commit[:10]}, which hold here"
         raise EvalFileError(text, problems=problems)
@@ -301,22 +307,6 @@ def renamed_agents(plan: Plan, base: BaseSnapshot, matches: CaseMatches) -> dict
     partners = _partners(plan, base.sets, matches)
     by_file = {then.agent: agent for (agent, _), then in partners.items() if then is not None}
     return {**by_file, **matches.current_agent}
-
-
-def _as_on_base(planned: PlannedSet, then: PlannedSet) -> PlannedSet:
-    known = {info.name for info in then.infos}
-    both = zip(planned.criteria, planned.infos, strict=True)
-    added = [(criterion, info) for criterion, info in both if info.name not in known]
-    cases = planned.cases
-    if planned.simulator != then.simulator:
-        cases = tuple(replace(item, digest=planned_digest(item.case, then.simulator)) for item in cases)
-    return replace(
-        planned,
-        cases=cases,
-        criteria=(*then.criteria, *(criterion for criterion, _ in added)),
-        infos=(*then.infos, *_mark_added(info for _, info in added)),
-        simulator=then.simulator,
-    )
 
 
 def _partners(plan: Plan, sets: Iterable[PlannedSet], matches: CaseMatches) -> dict[tuple[str, str], PlannedSet | None]:

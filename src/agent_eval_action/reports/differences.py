@@ -310,7 +310,11 @@ def failure_text(view: CaseView) -> str:
     """Explain why a case fails: its first difference, each criterion, the diff, and the agent's turns."""
     lines = [str(first_difference(view).text), ""]
     for pair in view.pairs:
-        lines.append(_criterion_line(pair))
+        needs = f", needs {fmt.limits(pair)}" if pair.threshold is not None else ""
+        sign, text = {True: "✓", False: "✗", None: "·"}[passing(pair)], f"{fmt.pair_text(pair)}{needs}"
+        if pair.kind is ChangeKind.ERROR or pair.errors:
+            sign, text = "!", KIND_LABELS[ChangeKind.ERROR]
+        lines.append(f"{sign} {pair.criterion}: {text}")
         attempt = view.worst_attempt(pair)
         if passing(pair) is False and attempt is not None:
             lines += (f"  {line}" for line in attempt_lines(attempt, pair, len(view.attempts)))
@@ -346,14 +350,6 @@ def attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> I
         yield f"turn {turn.turn + 1}: {value}{f', {turn.reason}' if turn.reason else ''}"
     for number, kind, what, why in objections(score):
         yield f"turn {number}, {kind}: {what}{f' – {why}' if why else ''}"
-
-
-def _criterion_line(pair: PairChange) -> str:
-    sign = {True: "✓", False: "✗", None: "·"}[passing(pair)]
-    if pair.kind is ChangeKind.ERROR or pair.errors:
-        return f"! {pair.criterion}: {KIND_LABELS[ChangeKind.ERROR]}"
-    needs = f", needs {fmt.limits(pair)}" if pair.threshold is not None else ""
-    return f"{sign} {pair.criterion}: {fmt.pair_text(pair)}{needs}"
 
 
 def _trajectory(turns: Iterable[TurnBrief]) -> Iterator[str]:

@@ -464,19 +464,18 @@ _AGENT_FIELDS: Final = {
 
 
 def _agent_changed(f: Fields) -> Prose:
-    old, new = (_agent_value(f[side]) for side in ("old", "new"))
+    def shown(value: Data) -> str:
+        """Return a value's text; ``state`` marks a value that is not set or is the job's own."""
+        if value.get("state"):
+            return {"unset": "not set", "job": "the job's own"}[value["state"]]
+        return Name.shortened(value["text"], 80) if value["text"] else "none"
+
+    values = {side: shown(f[side]) for side in ("old", "new")}
     if f["field"] == "name":
-        return f.fill("the agent {name}: its name was {old}", old=old)
-    variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.data.get("variable") else ""
-    what = joined([_AGENT_FIELDS.get(f["field"], f["field"]), variable], "")
-    return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
-
-
-def _agent_value(value: Data) -> Prose | str:
-    """Return a value's text; ``state`` marks a value that is not set or is the job's own."""
-    if value.get("state"):
-        return {"unset": "not set", "job": "the job's own"}[value["state"]]
-    return Name.shortened(value["text"], 80) if value["text"] else "none"
+        return f.fill("the agent {name}: its name was {old}", **values)
+    variable = [" ", Name.shortened(f["variable"], 80)] if f.data.get("variable") else []
+    what = joined([_AGENT_FIELDS.get(f["field"], f["field"]), *variable], "")
+    return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, **values)
 
 
 # --- the sentence of each code ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from agent_eval_action.reports.formatting import Name, Prose, clean, compose, jo
 from agent_eval_action.reports.view import CaseView, Group, run_counts, with_threshold
 from agent_eval_action.results.decision import Decision, PairChange, Verdict
 from agent_eval_action.results.findings import FindingCode
-from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult, SetResult
+from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult
 
 _CAUSES: Final = 3
 _OF_CASES: Final = frozenset(
@@ -258,8 +258,13 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
     if missed:
         cases = len({pair.key for pair in missed})
         blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
-        # finding a place searches all cases, so only for the pairs shown
-        places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
+        places = []
+        for pair in missed[:_PLACES]:  # finding a place searches all cases, so only for the pairs shown
+            owner = owners[pair.agent, pair.eval_set]
+            line = next((case.line for case in owner.cases if case.case == pair.case), None)
+            info = next((known for known in owner.criteria if known.name == pair.criterion), None)
+            where = f" at {fmt.place(owner.path, line)}, "
+            places.append(joined(["case ", Name(pair.case), where, _threshold(info)], ""))
         if len(missed) > _PLACES:
             places.append(Prose.join(f"and {len(missed) - _PLACES:,} more, in results.json"))
         text = (
@@ -278,19 +283,11 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
             yield Step(sentence, tuple(dict.fromkeys(map(_threshold, infos))))
 
 
-def _place(pair: PairChange, owner: SetResult) -> Prose:
-    case = next((known for known in owner.cases if known.case == pair.case), None)
-    where = fmt.place(owner.path, case.line if case is not None else None)
-    info = next((known for known in owner.criteria if known.name == pair.criterion), None)
-    return joined(["case ", Name(pair.case), f" at {where}, ", _threshold(info)], "")
-
-
 def _threshold(info: CriterionInfo | None) -> Prose:
     if info is None:
         return Prose.join("its threshold")
-    where = f" at {fmt.place(info.source, info.line)}"
-    if info.source == "recording":
-        where = ", of every recording"
-    if info.source == "default":
-        where = ", ADK's default (a test_config.json beside the eval file sets another)"
+    where = {
+        "recording": ", of every recording",
+        "default": ", ADK's default (a test_config.json beside the eval file sets another)",
+    }.get(info.source, f" at {fmt.place(info.source, info.line)}")
     return joined([f"threshold {fmt.number(info.threshold, info.unit)} of ", Name(info.name), where], "")

@@ -31,7 +31,6 @@ from agent_eval_action.results.run_result import (
     ScoreStatus,
     SetResult,
     Totals,
-    Votes,
 )
 
 _BELOW: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
@@ -437,16 +436,10 @@ def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
             if rubric.score is None or rubric.score < 1:
                 weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
                 graded = "no vote" if rubric.score is None else f"graded {rubric.score:.2f}"
-                votes = f"{_votes_text(rubric.votes) or graded}{weight}"
-                yield turn.turn + 1, "rubric", rubric.rubric_id, f"{votes}. {rubric.rationale}".rstrip(". ")
+                if rubric.votes is not None and (made := rubric.votes.yes + rubric.votes.no):
+                    graded = f"{rubric.votes.yes} of {fmt.plural(made, 'vote')} yes"
+                    graded += f", {rubric.votes.left_out} left out" if rubric.votes.left_out else ""
+                yield turn.turn + 1, "rubric", rubric.rubric_id, f"{graded}{weight}. {rubric.rationale}".rstrip(". ")
         for sentence in turn.sentences:
             if sentence.label not in {"supported", "not_applicable"}:
                 yield turn.turn + 1, sentence.label.replace("_", " "), sentence.sentence, sentence.rationale
-
-
-def _votes_text(votes: Votes | None) -> str:
-    """Format votes: ``3 of 3 votes yes``, and the samples left out."""
-    if votes is None or not votes.yes + votes.no:
-        return ""
-    text = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
-    return f"{text}, {votes.left_out} left out" if votes.left_out else text
