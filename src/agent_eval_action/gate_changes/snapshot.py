@@ -182,23 +182,25 @@ class CommandContext:
     event: Event = field(default_factory=Event)
     selectors: Sequence[str] = ()
 
-    def suite(self, settings: Settings, named: Sequence[str], *, may_lack: bool = False) -> Discovery:
-        """Every discovered eval file, and those that only ``named`` leads to. Raises what discovery raises."""
+    def suite(self, settings: Settings, here: Path, there: Path, *, may_lack: bool = False) -> Discovery:
+        """Every discovered eval file, and those that only the selectors lead to. Raises what discovery raises.
+
+        Selected files below ``here`` are looked for below ``there``, with all their cases.
+        """
+        cwd = Path.cwd()
+        paths = [str(parse_selector(text).path) for text in self.selectors]
+        named = tuple(
+            path
+            if is_in_bucket(path) or may_be_set_id(path, cwd)
+            else str(_relocate(Path(os.path.normpath(cwd / path)), here, there))
+            for path in paths
+        )
         found = discover_eval_files(settings, may_lack=may_lack or bool(named))
         if not named:
             return found
         known = {(eval_set.agent.name, eval_set.path) for eval_set in found.sets}
         more = discover_eval_files(settings, named, may_lack=may_lack).sets
         return replace(found, sets=(*found.sets, *(item for item in more if (item.agent.name, item.path) not in known)))
-
-    def named_files(self, here: Path, there: Path) -> tuple[str, ...]:
-        """The selected files, with all their cases, as paths below ``there`` instead of ``here``."""
-        cwd = Path.cwd()
-        paths = [str(parse_selector(text).path) for text in self.selectors]
-        kept = {path for path in paths if is_in_bucket(path) or may_be_set_id(path, cwd)}
-        return tuple(
-            path if path in kept else str(_relocate(Path(os.path.normpath(cwd / path)), here, there)) for path in paths
-        )
 
     @property
     def fail_on(self) -> FailOn:
@@ -239,10 +241,8 @@ def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None
     """
     if plan is not None:
         return _snapshot(settings, plan.sets)
-    named = context.named_files(settings.workspace, settings.workspace)
-    sets, _ = _load(
-        settings, context.suite(settings, named), "this change"
-    )  # what this run leaves out may be unreadable
+    found = context.suite(settings, settings.workspace, settings.workspace)
+    sets, _ = _load(settings, found, "this change")  # what this run leaves out may be unreadable
     return _snapshot(settings, sets)
 
 
@@ -331,7 +331,7 @@ def _copy_beyond_git(
     repository = Repository(here, context.environ)
     head, indexed = repository.resolve("HEAD"), repository.indexed()
     try:
-        found = context.suite(settings, context.named_files(here, here))
+        found = context.suite(settings, here, here)
     except AgentEvalError:  # raised again when the run reads them
         return frozenset()
     if head is None or indexed is None:
@@ -356,7 +356,7 @@ def _read_checkout(
     here, short = base.settings.workspace, base.commit[:10]
     try:
         there, lack = _settings(here, root, context)
-        discovery = context.suite(there, context.named_files(here, root), may_lack=True)
+        discovery = context.suite(there, here, root, may_lack=True)
         sets, notes = _load(there, discovery, short)
         snapshot = _without_copies(_snapshot(there, sets), beyond_git)
     except AgentEvalError as error:
