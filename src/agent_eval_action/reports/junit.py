@@ -130,25 +130,29 @@ class _Builder:
         if pair is None:
             case.add_skipped_info("not judged: this criterion's mode is off")
             return
-        sentence, missed = str(self._report.view.messages.pair(pair)), passing(pair) is False
+        missed = passing(pair) is False
         if pair.quarantined and (pair.errors or missed):
-            case.add_skipped_info(_message(f"quarantined, does not block: {sentence}"))
+            case.add_skipped_info(_message(f"quarantined, does not block: {self._sentence(pair)}"))
         elif not pair.blocking and (pair.kind is ChangeKind.ERROR or pair.errors):
-            message, output, kind = self._error(view, pair, sentence)
+            message, output, kind = self._error(view, pair)
             case.add_error_info(_message(message), self._take(output), kind)
         elif not pair.blocking and pair.kind is ChangeKind.NOT_APPLICABLE:
             left_out = (view.result.unmeasured if view.result else "") or criterion.unmeasured
-            case.add_skipped_info(_message(left_out or f"not applicable: {sentence}".rstrip(": ")))
+            case.add_skipped_info(_message(left_out or f"not applicable: {self._sentence(pair)}".rstrip(": ")))
         elif pair.blocking or missed:
-            message, output = self._failure(view, pair, sentence)
+            message, output = self._failure(view, pair)
             if pair.blocking:
                 case.add_failure_info(_message(message), self._take(output), str(pair.kind))
             else:
                 case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
 
-    def _failure(self, view: CaseView, pair: PairChange, sentence: str) -> tuple[str, str]:
+    def _sentence(self, pair: PairChange) -> str:
+        return str(self._report.view.messages.pair(pair))
+
+    def _failure(self, view: CaseView, pair: PairChange) -> tuple[str, str]:
         """Return message (difference first) and text for a pair that is below its threshold or fell."""
         numbers = f"{fmt.pair_text(pair)}, needs {fmt.limits(pair)}"
+        sentence = self._sentence(pair)
         # of this criterion only: the case's others may fail for other reasons
         difference = str(first_difference(replace(view, pairs=(pair,), telling=1)).text or sentence)
         lines = [f"{view.key}", f"{pair.criterion} {numbers}: {KIND_LABELS[pair.kind]}", sentence]
@@ -160,9 +164,9 @@ class _Builder:
             lines += ["", *(line for diff in diffs for line in diff.text())]
         return f"{difference} ({numbers})" if clean(difference, _MESSAGE) else "", "\n".join(lines)
 
-    def _error(self, view: CaseView, pair: PairChange, sentence: str) -> tuple[str, str, str]:
+    def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
         """Return message, text and kind for a pair that could not be measured."""
-        attempt = view.failed_attempt(pair.criterion)
+        sentence, attempt = self._sentence(pair), view.failed_attempt(pair.criterion)
         if attempt is None:
             return sentence or f"{pair.criterion} has no score", str(view.key), "unmeasured"
         where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"
