@@ -1,6 +1,17 @@
 """Every error a user sees, and the exit codes.
 
-Each class has one exit code. Anything else that escapes is a defect of ours and exits 70.
+The tree (each leaf has one exit code)::
+
+    AgentEvalError                 a sentence, a hint, an exit code
+    ├── UsageError            2    the command line contradicts itself or names nothing
+    ├── ConfigError           2    agent-eval.yaml, an INPUT_* variable or a criteria file is wrong
+    ├── EvalFileError         2    an eval file cannot be read or is refused; carries every problem
+    ├── ResultsError          2    results.json, attempts.jsonl or a baseline cannot be read
+    ├── AgentEnvironmentError 3    the agent's interpreter cannot be found, built or started
+    ├── CredentialsError      3    a model that judges or plays users has no credentials here
+    └── OutputError           3    a report cannot be written (disk full, permission)
+
+Anything else that escapes is a defect of ours and exits 70.
 """
 
 from __future__ import annotations
