@@ -41,7 +41,9 @@ def read_folder(folder: Path) -> list[Attempt]:
         raise ResultsError(f"{folder} holds {len(paths):,} files of recordings, more than {_MAX_FILES:,}")
     results = [read_results(path) for path in paths if path.name.endswith(SUFFIX)]
     exported = [path for path in paths if _is_otlp(path)]
-    found = [made for result in sorted(results, key=lambda result: result.creation_timestamp) for made in _of(result)]
+    found = [
+        made for result in sorted(results, key=lambda result: result.creation_timestamp) for made in _of_results(result)
+    ]
     # agents-cli adds ``traces_<time>.json`` per run and keeps the old ones. Cases without an id are numbered anew in
     # each dataset, so a case is another one if its user messages differ.
     newest: dict[tuple[str, ...], Attempt] = {}
@@ -58,7 +60,7 @@ def read_folder(folder: Path) -> list[Attempt]:
 def read_file(path: Path) -> list[Attempt]:
     """Read the recordings in one file. Raises ResultsError or EvalFileError if it cannot be read."""
     if path.name.endswith(SUFFIX):
-        return list(_of(read_results(path)))
+        return list(_of_results(read_results(path)))
     if _is_otlp(path):
         return list(_of_spans([path]))
     Source.read(path, workspace=None, error=EvalFileError)
@@ -100,7 +102,7 @@ def _of_spans(paths: Sequence[Path]) -> Iterator[Attempt]:
         yield _attempt(name, turns)
 
 
-def _of(results: AdkResults) -> Iterator[Attempt]:
+def _of_results(results: AdkResults) -> Iterator[Attempt]:
     for case in results.eval_case_results:
         turns = tuple(turn.actual_invocation for turn in case.eval_metric_result_per_invocation)
         state = case.session_details.state if case.session_details else None

@@ -164,6 +164,13 @@ def test_the_whole_suite_is_passed_again_only_for_the_cases_that_need_it():
     assert dict(step.attempts) == dict.fromkeys(range(3, 20), 1)
 
 
+@pytest.mark.parametrize(("limit", "limited"), [(16, True), (17, False)])
+def test_a_pass_of_the_suite_is_made_whole_or_not_at_all(limit: int, limited: bool) -> None:
+    cases = tuple(pair(n, passed(9, 10), *([0, 1, 1, 1, 1, 1] if n < 3 else [1])) for n in range(20))
+    step = next_step(GateState(cases), GateRules(extra_runs=limit))
+    assert (isinstance(step, Stop) and step.limited) is limited
+
+
 def test_advisory_pairs_are_not_tested():
     rules = GateRules(Policy(criteria={"quality": CriterionPolicy(mode="advisory")}))
     assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 0))), rules), Stop)
